@@ -1,0 +1,56 @@
+#include "runtime/backend.hpp"
+
+#include <utility>
+
+#include "runtime/errors.hpp"
+
+namespace strata {
+
+const char* name_of(Tier t) noexcept {
+  constexpr const char* kNames[] = {"device", "host", "nvme"};
+  return kNames[static_cast<size_t>(t)];
+}
+
+const char* name_of(Resource r) noexcept {
+  constexpr const char* kNames[] = {"compute", "h2d", "d2h", "update"};
+  return kNames[static_cast<size_t>(r)];
+}
+
+void Stream::wait(const Fence& fence) {
+  if (!fence.enqueued()) {
+    throw StateError(
+        "a stream was asked to wait on a fence that is not enqueued; record the fence first, as "
+        "CUDA ignores a wait on an unrecorded event");
+  }
+  do_wait(fence);
+}
+
+void Stream::copy(void* dst, const void* src, size_t bytes) {
+  if (bytes != 0) do_copy(dst, src, bytes);
+}
+
+void Stream::launch(KernelFn fn, const void* args, size_t arg_bytes, Cost cost) {
+  if (arg_bytes > kMaxArgs) {
+    throw StateError("kernel arguments of " + std::to_string(arg_bytes) + " bytes exceed the " +
+                     std::to_string(kMaxArgs) + " bytes a stream record holds");
+  }
+  do_launch(fn, args, arg_bytes, cost);
+}
+
+Fence Stream::record() { return do_record(); }
+
+Arena& Arena::operator=(Arena&& o) noexcept {
+  if (this != &o) {
+    if (free_ != nullptr) free_(base_, bytes_);
+    base_ = std::exchange(o.base_, nullptr);
+    bytes_ = std::exchange(o.bytes_, 0);
+    free_ = std::exchange(o.free_, nullptr);
+  }
+  return *this;
+}
+
+Arena::~Arena() {
+  if (free_ != nullptr) free_(base_, bytes_);
+}
+
+}  // namespace strata

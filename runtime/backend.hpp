@@ -1,0 +1,113 @@
+// Streams and backends: where work runs and where memory comes from. The engine is written against
+// these two classes alone; `host` runs on CPU threads, `virtual` only advances clocks.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "runtime/fence.hpp"
+
+namespace strata {
+
+enum class Tier : uint8_t { device, host, nvme };
+constexpr size_t kTiers = 3;
+const char* name_of(Tier) noexcept;
+
+/// One FIFO queue each.
+enum class Resource : uint8_t { compute, h2d, d2h, update };
+constexpr size_t kResources = 4;
+const char* name_of(Resource) noexcept;
+
+/// What a launch is expected to need; real backends ignore it, the virtual one turns it into time.
+struct Cost {
+  uint64_t flops = 0;
+  uint64_t bytes = 0;
+};
+
+/// A kernel as a stream calls it: `native` is the backend's own handle (host: `HostContext*`).
+using KernelFn = void (*)(void* native, const void* args);
+
+/// A FIFO of fixed-size records: no heap, no std::function. All calls come from the issuer thread.
+class Stream {
+ public:
+  /// Largest argument block of a launch, in bytes.
+  static constexpr size_t kMaxArgs = 216;
+
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Later work of this stream starts after `fence`. Throws StateError unless it is enqueued: CUDA
+  /// silently ignores a wait on an event that was not recorded yet.
+  void wait(const Fence& fence);
+  void copy(void* dst, const void* src, size_t bytes);
+  void launch(KernelFn fn, const void* args, size_t arg_bytes, Cost cost);
+  /// An enqueued fence, done when everything issued so far is.
+  Fence record();
+
+ protected:
+  Stream() = default;
+
+ private:
+  virtual void do_wait(const Fence&) = 0;
+  virtual void do_copy(void* dst, const void* src, size_t bytes) = 0;
+  virtual void do_launch(KernelFn, const void* args, size_t arg_bytes, Cost) = 0;
+  virtual Fence do_record() = 0;
+};
+
+/// Memory handed out by a backend; freed on destruction.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(std::byte* base, size_t bytes, void (*free)(std::byte*, size_t))
+      : base_(base), bytes_(bytes), free_(free) {}
+  Arena(Arena&& o) noexcept { *this = std::move(o); }
+  Arena& operator=(Arena&& o) noexcept;
+  ~Arena();
+
+  std::byte* base() const noexcept { return base_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  size_t bytes_ = 0;
+  void (*free_)(std::byte*, size_t) = nullptr;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Stream& stream(Resource) = 0;
+  /// Throws OutOfMemory when the operating system refuses. Zero bytes is legal.
+  virtual Arena allocate(Tier, size_t bytes) = 0;
+  /// False when memory is only an address range and kernels never run (virtual time).
+  virtual bool executes() const noexcept = 0;
+  /// Blocks the issuer until `fence` is done; rethrows what a worker threw.
+  virtual void wait(const Fence& fence) = 0;
+  /// Waits for every stream.
+  virtual void drain() = 0;
+  /// Seconds on the backend's own clock (virtual time on the virtual backend).
+  virtual double now() const = 0;
+};
+
+/// Enqueues `Fn(native, args...)`, e.g. `launch<host::gelu>(stream, cost, y, x, n)`. Arguments must
+/// be trivially copyable and fit `Stream::kMaxArgs`.
+template <auto Fn, class Native, class... Args>
+void launch_native(Stream& stream, Cost cost, Args... args) {
+  using Pack = std::tuple<Args...>;
+  static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
+  static_assert(sizeof(Pack) <= Stream::kMaxArgs, "too many kernel arguments");
+  const Pack pack{args...};
+  stream.launch(
+      [](void* native, const void* raw) {
+        std::apply([native](const Args&... a) { Fn(*static_cast<Native*>(native), a...); },
+                   *static_cast<const Pack*>(raw));
+      },
+      &pack, sizeof pack, cost);
+}
+
+}  // namespace strata

@@ -1,0 +1,164 @@
+#include "runtime/thread_pool.hpp"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "runtime/errors.hpp"
+#include "runtime/futex.hpp"
+
+namespace strata {
+
+void use_ieee_denormals() noexcept {
+#if defined(__x86_64__)
+  constexpr unsigned kFtzDaz = 0x8040;
+  _mm_setcsr(_mm_getcsr() & ~kFtzDaz);
+#endif
+}
+
+namespace {
+
+/// Spins before sleeping: a loop is often followed by the next within this many pauses.
+constexpr int kSpins = 400;
+
+thread_local bool inside_loop = false;
+
+// Taking turns must not order one stream's memory accesses after another's when ThreadSanitizer
+// watches, or a missing fence wait could not show up; elsewhere the turn is an ordinary lock.
+#if defined(__SANITIZE_THREAD__)
+constexpr auto kTurnAcquire = std::memory_order_relaxed;
+constexpr auto kTurnRelease = std::memory_order_relaxed;
+#else
+constexpr auto kTurnAcquire = std::memory_order_acquire;
+constexpr auto kTurnRelease = std::memory_order_release;
+#endif
+
+}  // namespace
+
+struct ThreadPool::State {
+  explicit State(uint32_t n) : threads(n) {}
+
+  uint32_t threads;
+  // One job at a time. `epoch` publishes the job; `left` is the number of workers still in it.
+  std::atomic<uint32_t> epoch{0};
+  std::atomic<uint32_t> left{0};
+  std::atomic<uint32_t> next{0};
+  std::atomic<bool> stop{false};
+  // Atomic because two streams' threads write them in turn (see `kTurn*`); `epoch` orders them.
+  std::atomic<uint32_t> count{0};
+  std::atomic<Body> body{nullptr};
+  std::atomic<void*> context{nullptr};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+  std::vector<std::thread> workers;
+  // Ticket lock; see `kTurnAcquire`.
+  std::atomic<uint32_t> ticket{0};
+  std::atomic<uint32_t> serving{0};
+
+  void take(uint32_t worker) {
+    const uint32_t n = count.load(std::memory_order_relaxed);
+    const Body fn = body.load(std::memory_order_relaxed);
+    void* const ctx = context.load(std::memory_order_relaxed);
+    inside_loop = true;
+    try {
+      for (uint32_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) fn(ctx, i, worker);
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+      next.store(n, std::memory_order_relaxed);
+    }
+    inside_loop = false;
+  }
+
+  void work(uint32_t worker) {
+    use_ieee_denormals();
+    uint32_t seen = 0;
+    for (;;) {
+      int spin = 0;
+      uint32_t now = epoch.load(std::memory_order_acquire);
+      while (now == seen) {
+        if (++spin < kSpins) {
+          cpu_relax();
+        } else {
+          futex_wait(epoch, seen);
+        }
+        now = epoch.load(std::memory_order_acquire);
+      }
+      seen = now;
+      if (stop.load(std::memory_order_relaxed)) return;
+      take(worker);
+      if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) futex_wake_one(left);
+    }
+  }
+
+  void publish() {
+    epoch.fetch_add(1, std::memory_order_release);
+    futex_wake_all(epoch);
+  }
+};
+
+ThreadPool::ThreadPool(uint32_t threads) : state_(std::make_unique<State>(threads)) {
+  if (threads == 0) throw ConfigError("a thread pool needs at least one thread");
+  for (uint32_t w = 1; w < threads; ++w) {
+    state_->workers.emplace_back([s = state_.get(), w] { s->work(w); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  state_->stop.store(true, std::memory_order_relaxed);
+  state_->publish();
+  for (auto& t : state_->workers) t.join();
+}
+
+uint32_t ThreadPool::threads() const noexcept { return state_->threads; }
+
+void ThreadPool::run(uint32_t count, Body body, void* context) {
+  State& s = *state_;
+  if (inside_loop) throw StateError("parallel_for was called inside a parallel_for body");
+  if (s.threads == 1 || count <= 1) {
+    for (uint32_t i = 0; i < count; ++i) body(context, i, 0);
+    return;
+  }
+  s.count.store(count, std::memory_order_relaxed);
+  s.body.store(body, std::memory_order_relaxed);
+  s.context.store(context, std::memory_order_relaxed);
+  s.next.store(0, std::memory_order_relaxed);
+  s.left.store(s.threads - 1, std::memory_order_relaxed);
+  s.publish();
+  s.take(0);
+  int spin = 0;
+  for (uint32_t left; (left = s.left.load(std::memory_order_acquire)) != 0;) {
+    if (++spin < kSpins) {
+      cpu_relax();
+    } else {
+      futex_wait(s.left, left);
+    }
+  }
+  if (s.failed.exchange(false)) std::rethrow_exception(std::exchange(s.error, nullptr));
+}
+
+ThreadPool::Turn::Turn(ThreadPool& pool) : pool_(pool) {
+  State& s = *pool_.state_;
+  const uint32_t mine = s.ticket.fetch_add(1, std::memory_order_relaxed);
+  int spin = 0;
+  for (uint32_t now; (now = s.serving.load(kTurnAcquire)) != mine;) {
+    if (++spin < kSpins) {
+      cpu_relax();
+    } else {
+      futex_wait(s.serving, now);
+    }
+  }
+}
+
+ThreadPool::Turn::~Turn() {
+  State& s = *pool_.state_;
+  s.serving.fetch_add(1, kTurnRelease);
+  futex_wake_all(s.serving);
+}
+
+}  // namespace strata
