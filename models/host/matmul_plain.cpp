@@ -1,0 +1,69 @@
+#include "models/host/matmul_plain.hpp"
+
+#include <algorithm>
+
+namespace strata::host {
+
+namespace {
+
+constexpr int64_t kRows = 16;
+constexpr int64_t kCols = 256;
+constexpr int64_t kDepth = 128;
+
+float load(const void* p, DType t, int64_t i) {
+  return t == DType::f32 ? static_cast<const float*>(p)[i]
+                         : to_float(static_cast<const Bf16*>(p)[i]);
+}
+
+void store(void* p, DType t, int64_t i, float x) {
+  if (t == DType::f32) {
+    static_cast<float*>(p)[i] = x;
+  } else {
+    static_cast<Bf16*>(p)[i] = to_bf16(x);
+  }
+}
+
+}  // namespace
+
+size_t plain_matmul_scratch_bytes(const MatmulShape&) {
+  return sizeof(float) * static_cast<size_t>(kDepth * kCols + kRows * kCols);
+}
+
+void plain_matmul(const MatmulShape& s, const void* a, const void* b, void* c, float* scratch) {
+  float* const panel = scratch;                  // B[kDepth, kCols] as fp32
+  float* const sums = scratch + kDepth * kCols;  // C[kRows, kCols] before rounding
+  for (int64_t j0 = 0; j0 < s.n; j0 += kCols) {
+    const int64_t cols = std::min(kCols, s.n - j0);
+    for (int64_t i0 = 0; i0 < s.m; i0 += kRows) {
+      const int64_t rows = std::min(kRows, s.m - i0);
+      std::fill_n(sums, kRows * kCols, 0.0f);
+      for (int64_t p0 = 0; p0 < s.k; p0 += kDepth) {
+        const int64_t depth = std::min(kDepth, s.k - p0);
+        for (int64_t p = 0; p < depth; ++p) {
+          for (int64_t j = 0; j < cols; ++j) {
+            panel[p * kCols + j] = load(
+                b, s.in, s.transpose_b ? (j0 + j) * s.ldb + p0 + p : (p0 + p) * s.ldb + j0 + j);
+          }
+        }
+        for (int64_t i = 0; i < rows; ++i) {
+          float* const row = sums + i * kCols;
+          for (int64_t p = 0; p < depth; ++p) {
+            const float x = load(
+                a, s.in, s.transpose_a ? (p0 + p) * s.lda + i0 + i : (i0 + i) * s.lda + p0 + p);
+            const float* const y = panel + p * kCols;
+            for (int64_t j = 0; j < cols; ++j) row[j] += x * y[j];
+          }
+        }
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < cols; ++j) {
+          const int64_t at = (i0 + i) * s.ldc + j0 + j;
+          const float x = s.scale * sums[i * kCols + j];
+          store(c, s.out, at, s.accumulate ? load(c, s.out, at) + x : x);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace strata::host
