@@ -12,7 +12,8 @@ int main() {
   std::vector<float> values(1000);
   {
     const strata::ThreadPool::Turn turn(pool);
-    pool.parallel_for(1000, [&](uint32_t i) { values[i] = strata::to_float(strata::to_bf16(1.0f)); });
+    pool.parallel_for(1000,
+                      [&](uint32_t i) { values[i] = strata::to_float(strata::to_bf16(1.0f)); });
   }
   if (std::accumulate(values.begin(), values.end(), 0.0f) != 1000.0f) return 1;
   try {
