@@ -1,0 +1,75 @@
+#include "runtime/host/host_backend.hpp"
+
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "runtime/errors.hpp"
+#include "runtime/host/host_stream.hpp"
+
+namespace strata {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+
+void unmap(std::byte* base, size_t bytes) { munmap(base, bytes); }
+
+}  // namespace
+
+Arena allocate_pages(size_t bytes, const char* what) {
+  if (bytes == 0) return {};
+  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  // One huge page more than needed, to cut an aligned range out of it.
+  void* raw = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) {
+    throw OutOfMemory("the operating system refused " + std::to_string(bytes) + " bytes for the " +
+                      what + " arena (" + std::strerror(errno) +
+                      "); lower that tier's budget or raise the memory limit");
+  }
+  const auto address = reinterpret_cast<uintptr_t>(raw);
+  const uintptr_t aligned = (address + kHugePage - 1) / kHugePage * kHugePage;
+  if (aligned != address) munmap(raw, aligned - address);
+  const uintptr_t end = address + size + kHugePage;
+  if (end != aligned + size) munmap(reinterpret_cast<void*>(aligned + size), end - aligned - size);
+  auto* base = reinterpret_cast<std::byte*>(aligned);
+  madvise(base, size, MADV_HUGEPAGE);
+  return {base, size, &unmap};
+}
+
+HostBackend::HostBackend(const HostBackendOptions& o)
+    : pool_(std::make_unique<ThreadPool>(o.threads)) {
+  for (size_t r = 0; r < kResources; ++r) {
+    LinkRate rate;
+    if (static_cast<Resource>(r) == Resource::h2d) rate = o.h2d;
+    if (static_cast<Resource>(r) == Resource::d2h) rate = o.d2h;
+    const uint64_t seed = o.delay_seed == 0 ? 0 : (o.delay_seed * 0x9e3779b97f4a7c15u) ^ (r + 1);
+    streams_[r] =
+        std::make_unique<HostStream>(*pool_, rate, seed, o.max_delay_microseconds);
+  }
+}
+
+HostBackend::~HostBackend() = default;
+
+Stream& HostBackend::stream(Resource r) { return *streams_[static_cast<size_t>(r)]; }
+
+Arena HostBackend::allocate(Tier tier, size_t bytes) {
+  return allocate_pages(bytes, name_of(tier));
+}
+
+void HostBackend::wait(const Fence& fence) {
+  fence.wait_done();
+  for (auto& s : streams_) s->rethrow();
+}
+
+void HostBackend::drain() {
+  for (auto& s : streams_) wait(s->record());
+}
+
+double HostBackend::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace strata

@@ -1,0 +1,71 @@
+// One FIFO worker of the host backend.
+#pragma once
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#include "runtime/backend.hpp"
+#include "runtime/host/host_backend.hpp"
+
+namespace strata {
+
+/// Records live in a ring; the issuer writes at one end, the worker reads at the other. Each slot
+/// has its own sequence word, so reusing a slot orders the issuer only after that slot's old record.
+class HostStream final : public Stream {
+ public:
+  HostStream(ThreadPool&, LinkRate, uint64_t delay_seed, uint32_t max_delay_microseconds);
+  ~HostStream() override;
+
+  /// Rethrows on the issuer what a record threw on the worker.
+  void rethrow();
+
+ private:
+  enum class Kind : uint8_t { wait, copy, launch, record, stop };
+  struct Copy {
+    void* dst;
+    const void* src;
+    size_t bytes;
+  };
+  struct Launch {
+    KernelFn fn;
+    alignas(16) std::byte args[kMaxArgs];
+  };
+  struct Record {
+    std::atomic<uint32_t> sequence{0};
+    Kind kind = Kind::stop;
+    Fence fence;
+    union {
+      Copy copy;
+      Launch launch;
+    };
+    Record() : copy{} {}
+  };
+  static constexpr uint32_t kRecords = 2048;
+
+  void do_wait(const Fence&) override;
+  void do_copy(void* dst, const void* src, size_t bytes) override;
+  void do_launch(KernelFn, const void* args, size_t arg_bytes, Cost) override;
+  Fence do_record() override;
+
+  Record& begin_push();
+  void end_push(Record&);
+  void work();
+  void execute(const Record&);
+  void run_copy(const Copy&);
+  void maybe_delay();
+
+  HostContext context_;
+  LinkRate rate_;
+  uint64_t delay_state_;
+  uint32_t max_delay_microseconds_;
+  std::unique_ptr<Record[]> ring_;
+  uint32_t head_ = 0;                  // next record to write; issuer only
+  std::atomic<uint32_t> published_{0};  // bumped at each push; the worker sleeps on it
+  FenceRing fences_;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
+  std::thread worker_;
+};
+
+}  // namespace strata
