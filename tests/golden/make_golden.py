@@ -189,7 +189,7 @@ def check_against_torch(c, run):
 
 # ---- output -------------------------------------------------------------------------------------
 def digits(x):
-    return float(f"{x:.9g}")
+    return float(f"{x:.8g}")
 
 
 def describe(name, exact, rounded):
