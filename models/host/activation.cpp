@@ -1,0 +1,157 @@
+#include "models/host/activation.hpp"
+
+#include "models/host/row_groups.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "models/host/activation.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "models/host/simd_math-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace strata::host::HWY_NAMESPACE {
+namespace {
+
+// gelu(x) = x * s with s = 1 / (1 + e), e = exp(-2 u) = 2^(x * (kLinear + kCubic * x^2)): dividing
+// by 1 + e keeps the relative accuracy in the negative tail that 1 + tanh(u) would cancel away.
+constexpr double kSqrt2OverPi = 0.79788456080286535588;
+constexpr double kCube = 0.044715;
+constexpr float kLinear = static_cast<float>(-2 * kSqrt2OverPi * 1.44269504088896340736);
+constexpr float kCubic = static_cast<float>(-2 * kSqrt2OverPi * 1.44269504088896340736 * kCube);
+// Derivative of 2 u.
+constexpr float kSlope = static_cast<float>(2 * kSqrt2OverPi);
+constexpr float kSlopeSquare = static_cast<float>(2 * kSqrt2OverPi * 3 * kCube);
+
+template <class D>
+HWY_INLINE hn::VFromD<D> exp_minus_2u(D d, hn::VFromD<D> x, hn::VFromD<D> square) {
+  const auto t = hn::Mul(x, hn::MulAdd(square, hn::Set(d, kCubic), hn::Set(d, kLinear)));
+  return exp2(d, hn::Min(t, hn::Set(d, kExp2Limit)));
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> gelu(D d, hn::VFromD<D> x) {
+  const auto e = exp_minus_2u(d, x, hn::Mul(x, x));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), e));
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> gelu_slope(D d, hn::VFromD<D> x) {
+  const auto one = hn::Set(d, 1.0f);
+  const auto square = hn::Mul(x, x);
+  const auto e = exp_minus_2u(d, x, square);
+  const auto s = hn::Div(one, hn::Add(one, e));
+  const auto slope = hn::MulAdd(square, hn::Set(d, kSlopeSquare), hn::Set(d, kSlope));
+  // s + x * s * (1 - s) * (2 u)', with 1 - s = e * s.
+  return hn::MulAdd(hn::Mul(hn::Mul(x, s), hn::Mul(e, s)), slope, s);
+}
+
+// Every `*_lanes` handles whole vectors of D from element i on and returns where it stopped.
+
+template <class D, class T>
+HWY_INLINE size_t forward_lanes(D d, T* y, const T* x, size_t i, size_t n) {
+  const size_t step = hn::Lanes(d);
+  for (; i + step <= n; i += step) store(d, gelu(d, load(d, x + i)), y + i);
+  return i;
+}
+
+template <class T>
+void forward_range(void* y, const void* x, size_t begin, size_t end) {
+  auto* to = static_cast<T*>(y);
+  const auto* from = static_cast<const T*>(x);
+  forward_lanes(One(), to, from, forward_lanes(Full(), to, from, begin, end), end);
+}
+
+void forward_f32(void* y, const void* x, size_t begin, size_t end) {
+  forward_range<float>(y, x, begin, end);
+}
+void forward_bf16(void* y, const void* x, size_t begin, size_t end) {
+  forward_range<Bf16>(y, x, begin, end);
+}
+
+template <class D, class T>
+HWY_INLINE size_t backward_lanes(D d, T* dx, const T* dy, const T* x, size_t i, size_t n) {
+  const size_t step = hn::Lanes(d);
+  for (; i + step <= n; i += step) {
+    store(d, hn::Mul(load(d, dy + i), gelu_slope(d, load(d, x + i))), dx + i);
+  }
+  return i;
+}
+
+template <class T>
+void backward_range(void* dx, const void* dy, const void* x, size_t begin, size_t end) {
+  auto* to = static_cast<T*>(dx);
+  const auto* a = static_cast<const T*>(dy);
+  const auto* b = static_cast<const T*>(x);
+  backward_lanes(One(), to, a, b, backward_lanes(Full(), to, a, b, begin, end), end);
+}
+
+void backward_f32(void* dx, const void* dy, const void* x, size_t begin, size_t end) {
+  backward_range<float>(dx, dy, x, begin, end);
+}
+void backward_bf16(void* dx, const void* dy, const void* x, size_t begin, size_t end) {
+  backward_range<Bf16>(dx, dy, x, begin, end);
+}
+
+template <class D, class T>
+HWY_INLINE size_t biased_lanes(D d, T* y, T* x, const T* bias, size_t i, size_t n) {
+  const size_t step = hn::Lanes(d);
+  for (; i + step <= n; i += step) {
+    store(d, hn::Add(load(d, x + i), load(d, bias + i)), x + i);
+    store(d, gelu(d, load(d, x + i)), y + i);
+  }
+  return i;
+}
+
+template <class T>
+void biased_rows(const BiasGelu& p, size_t begin, size_t end) {
+  const size_t n = p.width;
+  const auto* bias = static_cast<const T*>(p.bias);
+  for (size_t row = begin; row < end; ++row) {
+    T* y = static_cast<T*>(p.y) + row * n;
+    T* x = static_cast<T*>(p.x) + row * n;
+    biased_lanes(One(), y, x, bias, biased_lanes(Full(), y, x, bias, 0, n), n);
+  }
+}
+
+void biased_f32(const BiasGelu& p, size_t begin, size_t end) { biased_rows<float>(p, begin, end); }
+void biased_bf16(const BiasGelu& p, size_t begin, size_t end) { biased_rows<Bf16>(p, begin, end); }
+
+}  // namespace
+}  // namespace strata::host::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strata::host {
+
+HWY_EXPORT(forward_f32);
+HWY_EXPORT(forward_bf16);
+HWY_EXPORT(backward_f32);
+HWY_EXPORT(backward_bf16);
+HWY_EXPORT(biased_f32);
+HWY_EXPORT(biased_bf16);
+
+void gelu_forward(ThreadPool& pool, DType dtype, void* y, const void* x, size_t count) {
+  const auto range =
+      dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(forward_f32) : HWY_DYNAMIC_DISPATCH(forward_bf16);
+  for_groups(pool, count, kTaskElements,
+             [&](size_t, size_t begin, size_t end) { range(y, x, begin, end); });
+}
+
+void gelu_backward(ThreadPool& pool, DType dtype, void* dx, const void* dy, const void* x,
+                   size_t count) {
+  const auto range = dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(backward_f32)
+                                         : HWY_DYNAMIC_DISPATCH(backward_bf16);
+  for_groups(pool, count, kTaskElements,
+             [&](size_t, size_t begin, size_t end) { range(dx, dy, x, begin, end); });
+}
+
+void bias_gelu_forward(ThreadPool& pool, const BiasGelu& args) {
+  const auto rows = args.dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(biased_f32)
+                                             : HWY_DYNAMIC_DISPATCH(biased_bf16);
+  for_groups(pool, args.rows, kTaskRows,
+             [&](size_t, size_t begin, size_t end) { rows(args, begin, end); });
+}
+
+}  // namespace strata::host
+#endif
