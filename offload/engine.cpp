@@ -1,0 +1,372 @@
+#include "offload/engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "offload/engine_kernels.hpp"
+#include "runtime/errors.hpp"
+
+namespace strata {
+
+Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& shape,
+               const Plan& plan, const Policy& policy, const Updater& updater,
+               std::vector<const Program*> programs, Ledger& ledger, const EngineOptions& options)
+    : backend_(backend),
+      layout_(layout),
+      shape_(shape),
+      plan_(plan),
+      policy_(policy),
+      updater_(updater),
+      programs_(std::move(programs)),
+      ledger_(ledger),
+      options_(options),
+      windows_(layout, shape),
+      records_(layout, shape, programs_.front()->micro_batches()),
+      table_(layout.chunks()),
+      chunk_scales_(layout.chunks()),
+      chunk_scale_hazards_(layout.chunks()),
+      pending_(layout.chunks()),
+      last_use_(layout.chunks() * kPlanes, 0),
+      op_fences_(options.run_ahead) {
+  const size_t unit = shape.unit_bytes();
+  const size_t device_units = plan.device_units * unit;
+  non_model_ = ledger_.reserve(Tier::device, Category::activation, plan.need.non_model_bytes);
+  device_arena_ = backend_.allocate(Tier::device, device_units + plan.need.non_model_bytes);
+  host_arena_ = backend_.allocate(Tier::host, plan.host_units * unit);
+  device_ = std::make_unique<UnitPool>(Tier::device, device_arena_.base(), unit, plan.device_units,
+                                       windows_.units(), ledger_);
+  host_ =
+      std::make_unique<UnitPool>(Tier::host, host_arena_.base(), unit, plan.host_units, 0, ledger_);
+  record_base_ = device_arena_.base() + device_units;
+  values_ = record_base_ + records_.bytes();
+  norm_table_ = std::make_unique<NormTable>(layout_, shape_, records_, record_base_);
+  victims_.reserve(layout.chunks() * 2);
+  create_objects();
+}
+
+Engine::~Engine() {
+  try {
+    backend_.drain();
+  } catch (
+      ...) {  // already reported to whoever waited; memory must outlive the workers all the same
+  }
+  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+    for (size_t p = 0; p < kPlanes; ++p) {
+      for (const Place place : {Place::device, Place::host}) {
+        const UnitList units = table_.detach({c, static_cast<Plane>(p)}, place);
+        for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
+      }
+    }
+  }
+}
+
+void Engine::begin(uint32_t program, const StepParams& step) {
+  program_index_ = program;
+  program_ = programs_.at(program);
+  cursor_ = 0;
+  next_action_ = 0;
+  step_ = step;
+  if (program_->trains()) {
+    // At most one step ahead: the step before the last must be done.
+    backend_.wait(mirrors_[steps_begun_ % 2].done);
+    ++steps_begun_;
+  }
+  fetch_kept_weights();
+  look_ahead();
+}
+
+OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
+                       std::initializer_list<ValueId>, std::initializer_list<ValueId>) {
+  if (cursor_ >= program_->ops().size() || std::strcmp(current_op().name, info.name) != 0) {
+    throw StateError(std::string("op ") + info.name + " was run where the program has " +
+                     (cursor_ < program_->ops().size() ? current_op().name : "its end") +
+                     "; run the block calls in the program's order");
+  }
+  if (current_op().skip) {
+    ++cursor_;
+    return nullptr;
+  }
+  begin_op();
+  if (backend_.executes()) return this;
+  backend_.stream(Resource::compute)
+      .launch(nullptr, nullptr, 0, {current_op().flops, current_op().bytes});
+  end_op();
+  return nullptr;
+}
+
+void Engine::leave() { end_op(); }
+
+void Engine::run_program() {
+  while (cursor_ < program_->ops().size()) {
+    enter({current_op().name}, {}, {}, {});
+  }
+}
+
+void Engine::begin_op() {
+  const ProgramOp& op = current_op();
+  Stream& compute = backend_.stream(Resource::compute);
+  in_op_ = true;
+  backend_.wait(op_fences_[tick_ % op_fences_.size()]);
+  run_actions();
+  for (const ObjUse& u : op.uses) {
+    if (pending_[u.object.chunk].pending) update(u.object.chunk);
+  }
+  for (const ObjUse& u : op.uses) table_.pin(u.object);
+  for (const ObjUse& u : op.uses) make_present(u);
+  note(Issued::op);
+  ++tick_;
+  const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
+  for (const ObjUse& u : op.uses) {
+    last_use(u.object) = tick_;
+    const UnitList& units = table_.at(u.object).at(Place::device).units;
+    for (uint32_t i = 0; i < units.count; ++i) {
+      const Hazard& hazard = device_->hazard(units.ids[i]);
+      if (u.access == Access::read) {
+        if (!skip_wait) hazard.order_read(compute, Resource::compute);
+      } else {
+        hazard.order_write(compute, Resource::compute);
+      }
+    }
+  }
+  zero_sparse_gradients(op);
+}
+
+void Engine::end_op() {
+  const ProgramOp& op = current_op();
+  Stream& compute = backend_.stream(Resource::compute);
+  add_staged_gradients(op);
+  for (const ChunkId c : op.completes) sum_squares(c);
+  const Fence fence = compute.record();
+  for (const ObjUse& u : op.uses) {
+    if (u.access == Access::read) {
+      read_units(u.object, Place::device, Resource::compute, fence);
+    } else {
+      write_units(u.object, Place::device, Resource::compute, fence);
+      table_.written(u.object, Place::device);
+    }
+    table_.unpin(u.object);
+  }
+  op_fences_[(tick_ - 1) % op_fences_.size()] = fence;
+  in_op_ = false;
+  ++cursor_;
+  for (const ChunkId c : op.completes) gradient_complete(c, fence);
+  for (const ObjUse& u : op.uses) retire_weights(u.object.chunk);
+  look_ahead();
+}
+
+void Engine::zero_sparse_gradients(const ProgramOp& op) {
+  for (const GradTarget& g : op.grads) {
+    if (!g.sparse || !g.first) continue;
+    const ScatteredTensor t = accumulator(g.param);
+    for (uint32_t i = 0; i < t.count; ++i) {
+      launch_native<zero_bytes, HostContext>(
+          stream(), Cost{0, t.pieces[i].elems * size_of(shape_.grad_type())}, t.pieces[i].data,
+          t.pieces[i].elems * size_of(shape_.grad_type()));
+    }
+  }
+}
+
+void Engine::add_staged_gradients(const ProgramOp& op) {
+  const DType from = shape_.weight_type(), to = shape_.grad_type();
+  for (const GradTarget& g : op.grads) {
+    if (g.direct || g.sparse) continue;
+    const std::byte* staged = values_ + op.staging_offset + g.staging_offset;
+    const ScatteredTensor t = accumulator(g.param);
+    for (uint32_t i = 0; i < t.count; ++i) {
+      const ScatteredTensor::Piece& p = t.pieces[i];
+      const Cost cost{0, p.elems * (size_of(from) + 2 * size_of(to))};
+      const void* src = staged + p.begin * size_of(from);
+      if (g.first) {
+        launch_native<store_gradient, HostContext>(stream(), cost, p.data, to, src, from, p.elems);
+      } else {
+        launch_native<add_gradient, HostContext>(stream(), cost, p.data, to, src, from, p.elems);
+      }
+    }
+  }
+}
+
+void Engine::sum_squares(ChunkId c) {
+  const auto& slices = shape_.slices(c);
+  std::byte* nodes = record_base_ + records_.nodes(c, 0);
+  const SquareSumJob job{
+      addresses(c, Place::device), slices.data(),           static_cast<uint32_t>(slices.size()),
+      shape_.grad_type(),          layout_.params().data(), reinterpret_cast<double*>(nodes)};
+  launch_native<sum_chunk_squares, HostContext>(stream(), Cost{0, shape_.unit_bytes()}, job);
+  note(Issued::square_sum, {c, Plane::grad});
+  if (options_.clip > 0) return;
+  const uint64_t node_bytes = records_.nodes(c, slices.size()) - records_.nodes(c, 0);
+  auto* scales = reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales());
+  const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
+  launch_native<run_finish_chunk, HostContext>(
+      stream(), Cost{0, node_bytes},
+      ChunkScaleInput{reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step()),
+                      scales + c, reinterpret_cast<const double*>(record_base_ + records_.losses()),
+                      program_->micro_batches(), reinterpret_cast<const double*>(nodes),
+                      static_cast<uint32_t>(node_bytes / sizeof(double)), inv1, inv2});
+}
+
+void Engine::gradient_complete(ChunkId c, const Fence& op) {
+  const ObjId grad{c, Plane::grad};
+  if (table_.at(grad).home == Place::host) {
+    write_back(grad);
+    drop_device_copy(grad);
+    if (options_.clip <= 0) {
+      Stream& d2h = backend_.stream(Resource::d2h);
+      chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
+      d2h.wait(op);
+      d2h.copy(&chunk_scales_[c],
+               record_base_ + records_.chunk_scales() + c * sizeof(kernels::StepScale),
+               sizeof(kernels::StepScale));
+      chunk_scale_hazards_[c].did_write(Resource::d2h, d2h.record());
+    }
+  }
+  Pending& p = pending_[c];
+  p.ready = true;
+  p.lr = step_.lr;
+  p.mirror = (steps_begun_ - 1) % 2;
+}
+
+void Engine::retire_weights(ChunkId c) {
+  const ObjId weight{c, Plane::weight};
+  if (!pending_[c].ready || program_->next_use(weight, cursor_) != program_->ops().size()) return;
+  // They are about to change: a cached copy is dead already.
+  if (table_.at(weight).at(Place::device).present() && evictable(weight)) drop_device_copy(weight);
+  if (options_.clip > 0) return;
+  pending_[c].ready = false;
+  pending_[c].pending = true;
+  update(c);
+}
+
+void Engine::end() {
+  if (cursor_ != program_->ops().size()) {
+    throw StateError("a program was ended before its last op");
+  }
+  if (program_->trains()) issue_norm();
+}
+
+void Engine::issue_norm() {
+  flush();  // what the step did not use still waits for the last step's values
+  StepMirror& mirror = mirrors_[(steps_begun_ - 1) % 2];
+  Stream& compute = backend_.stream(Resource::compute);
+  Stream& d2h = backend_.stream(Resource::d2h);
+  auto* record = reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step());
+  const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
+  record_hazard_.order_write(compute, Resource::compute);
+  launch_native<run_finish_step, HostContext>(
+      compute, Cost{0, records_.bytes()},
+      NormInput{norm_table_.get(), record,
+                reinterpret_cast<const double*>(record_base_ + records_.losses()),
+                program_->micro_batches(), step_.target_tokens, options_.clip, inv1, inv2});
+  record_hazard_.did_write(Resource::compute, compute.record());
+  note(Issued::norm);
+  record_hazard_.order_read(d2h, Resource::d2h);
+  mirror.hazard.order_write(d2h, Resource::d2h);
+  d2h.copy(&mirror.record, record, sizeof(StepRecord));
+  mirror.done = d2h.record();
+  record_hazard_.did_read(Resource::d2h, mirror.done);
+  mirror.hazard.did_write(Resource::d2h, mirror.done);
+  for (Pending& p : pending_) {
+    if (p.ready) p.pending = true;
+    p.ready = false;
+  }
+}
+
+void Engine::flush() {
+  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+    if (pending_[c].pending) update(c);
+  }
+}
+
+StepResult Engine::result(uint32_t back) {
+  const StepMirror& m = mirrors_[(steps_begun_ - 1 - back) % 2];
+  backend_.wait(m.done);
+  for (const Fence& f : m.updates) backend_.wait(f);
+  const StepRecord& r = m.record;
+  return {r.loss,
+          r.grad_norm,
+          r.scale.apply != 0,
+          r.nonfinite_grad,
+          r.nonfinite_loss != 0,
+          nonfinite_weight_.load(std::memory_order_relaxed) != 0};
+}
+
+double Engine::evaluation_loss() {
+  double loss = 0;
+  Stream& d2h = backend_.stream(Resource::d2h);
+  d2h.wait(op_fences_[(tick_ - 1) % op_fences_.size()]);
+  d2h.copy(&loss, record_base_ + records_.losses(), sizeof loss);
+  backend_.wait(d2h.record());
+  return loss;
+}
+
+void Engine::run_actions() {
+  const auto& actions = plan_.actions;
+  if (program_index_ >= actions.size()) return;
+  const auto& list = actions[program_index_];
+  while (next_action_ < list.size() && list[next_action_].issue_before <= cursor_) {
+    apply(list[next_action_++]);
+  }
+}
+
+void Engine::apply(const Action& a) {
+  const Object& o = table_.at(a.object);
+  const Copy& device = o.at(Place::device);
+  bool done = false;
+  switch (a.act) {
+    case Act::fetch:
+      if (!o.exists || a.object.plane > Plane::grad) break;
+      if (a.object.plane == Plane::weight && pending_[a.object.chunk].pending) {
+        update(a.object.chunk);
+      }
+      if (o.home == Place::device || o.version == 0 || o.current(Place::device)) break;
+      if (!device.present() && !try_attach(a.object, false)) break;
+      fetch(a.object);
+      ++stats_.prefetches;
+      done = true;
+      break;
+    case Act::evict:
+      if (!o.exists || !device.present() || !evictable(a.object)) break;
+      if (o.current(Place::device) && !o.home_current()) write_back(a.object);
+      drop_device_copy(a.object);
+      done = true;
+      break;
+    case Act::write_back:
+      if (!o.exists || o.home == Place::device || !o.current(Place::device) || o.home_current()) {
+        break;
+      }
+      write_back(a.object);
+      done = true;
+      break;
+    case Act::update:
+      if (!pending_[a.object.chunk].pending) break;
+      update(a.object.chunk);
+      done = true;
+      break;
+  }
+  if (!done) {
+    ++stats_.hints_skipped;
+    note(Issued::skipped_hint, a.object);
+  }
+}
+
+void Engine::look_ahead() {
+  const OpIndex end = std::min<OpIndex>(cursor_ + policy_.look_ahead(),
+                                        static_cast<OpIndex>(program_->ops().size()));
+  for (OpIndex i = cursor_; i < end; ++i) {
+    for (const ObjUse& u : program_->ops()[i].uses) {
+      if (u.object.plane != Plane::weight) continue;
+      if (pending_[u.object.chunk].pending) update(u.object.chunk);
+      const Object& o = table_.at(u.object);
+      if (o.current(Place::device)) continue;
+      // One unit stays free for what the next op makes.
+      if (!o.at(Place::device).present()) {
+        const bool window = windows_.first_unit(u.object) >= 0;
+        if ((!window && device_->free_units() < 2) || !try_attach(u.object, false)) return;
+      }
+      fetch(u.object);
+      ++stats_.prefetches;
+    }
+  }
+}
+
+}  // namespace strata

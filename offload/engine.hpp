@@ -1,0 +1,204 @@
+// The engine: one issuer, one total order. It owns all logical state and is written against
+// `Backend` alone, so the same code runs for real and in virtual time.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "offload/issue_log.hpp"
+#include "offload/policy/policy.hpp"
+#include "offload/step_record.hpp"
+
+namespace strata {
+
+/// Faults put in on purpose, to show that the tests find them.
+struct Mutations {
+  /// The n-th op (from 1) does not wait for its fetched weights; 0: none.
+  uint64_t skip_fetch_wait = 0;
+  /// The n-th pending update (from 1) is dropped; 0: none.
+  uint64_t skip_update = 0;
+};
+
+struct EngineOptions {
+  /// Global norm bound; 0: no clipping, and updates start inside backward.
+  double clip = 0;
+  /// Ops the issuer may run ahead of the compute stream.
+  uint32_t run_ahead = 64;
+  /// Not null: every issued record is appended.
+  IssueLog* log = nullptr;
+  Mutations mutations;
+};
+
+/// Values of one step that the trainer knows before it is issued.
+struct StepParams {
+  uint64_t step = 0;  // from 0
+  double lr = 0;
+  double target_tokens = 1;  // of all micro-batches
+};
+
+/// Outcome of a step, read after it is done.
+struct StepResult {
+  double loss = 0, grad_norm = 0;
+  bool applied = true;
+  uint32_t nonfinite_grad = UINT32_MAX;
+  bool nonfinite_loss = false, nonfinite_weight = false;
+};
+
+/// Since the engine was made.
+struct EngineStats {
+  uint64_t h2d_bytes = 0, d2h_bytes = 0;
+  uint64_t weight_fetches = 0, demand_misses = 0, prefetches = 0;
+  uint64_t hints_skipped = 0, evictions = 0, updates = 0;
+};
+
+class Engine final : public OpSink, private OpScope {
+ public:
+  /// `programs[0]` trains. Everything referred to must outlive the engine. Allocates both arenas
+  /// and charges the ledger; throws DoesNotFit when the plan exceeds a limit.
+  Engine(Backend&, const ChunkLayout&, const StateShape&, const Plan&, const Policy&,
+         const Updater&, std::vector<const Program*> programs, Ledger&, const EngineOptions&);
+  ~Engine() override;
+
+  // ---- state in and out; not for steady state
+  using FillFn = std::function<void(uint64_t begin, uint64_t n, float* out)>;
+  /// Zeroes everything. Call once, before `set_weight`.
+  void zero_state();
+  /// Sets a parameter's master weights from blocks of fp32.
+  void set_weight(ParamId, const FillFn&);
+  /// Reads a plane of a parameter as stored, into `out` of elems * element size bytes. Runs pending
+  /// updates first.
+  void read(ParamId, Plane, void* out);
+
+  // ---- running
+  /// Starts a run of a program: a training step, or an evaluation of one micro-batch.
+  void begin(uint32_t program, const StepParams& = {});
+  /// Ends it. For a training program, issues the norm and makes updates pending.
+  void end();
+  /// In virtual time: issues all ops of the current program without the model's code.
+  void run_program();
+  /// Runs every pending update: before checkpoints and exports.
+  void flush();
+  /// Blocks until the training step that is `back` steps before the newest (0 or 1) is done.
+  StepResult result(uint32_t back);
+  /// Blocks until the evaluation that just ended is done; the sum of token losses.
+  double evaluation_loss();
+
+  const EngineStats& stats() const noexcept { return stats_; }
+  const ChunkTable& table() const noexcept { return table_; }
+
+ private:
+  struct StepMirror {
+    StepRecord record;
+    Hazard hazard;
+    Fence done;
+    std::array<Fence, kResources> updates;  // the last update of the step on each stream
+  };
+
+  // OpSink
+  OpScope* enter(const OpInfo&, std::initializer_list<TensorUse>, std::initializer_list<ValueId>,
+                 std::initializer_list<ValueId>) override;
+  void leave() override;
+  // OpScope
+  Stream& stream() const override;
+  const void* weight(ParamId) const override;
+  void* gradient(ParamId) const override;
+  ScatteredTensor accumulator(ParamId) const override;
+  DType accumulator_type(ParamId) const override { return shape_.grad_type(); }
+  void* value(ValueId) const override;
+  std::byte* workspace() const override;
+  uint32_t micro_batch() const override;
+  double* loss() const override;
+
+  // engine.cpp: the flow of one op and one step
+  void begin_op();
+  void end_op();
+  void add_staged_gradients(const ProgramOp&);
+  void zero_sparse_gradients(const ProgramOp&);
+  void sum_squares(ChunkId);
+  void gradient_complete(ChunkId, const Fence& op);
+  void retire_weights(ChunkId);
+  void issue_norm();
+  void run_actions();
+  void look_ahead();
+  void apply(const Action&);
+  const ProgramOp& current_op() const { return program_->ops()[cursor_]; }
+
+  // engine_moves.cpp: units, copies, updates
+  void make_present(const ObjUse&);
+  bool try_attach(ObjId, bool may_evict);
+  std::optional<UnitId> acquire_unit(Category, bool may_evict);
+  void evict_one();
+  void fetch(ObjId);
+  void write_back(ObjId);
+  void drop_device_copy(ObjId);
+  void update(ChunkId);
+  bool evictable(ObjId) const;
+  UnitPool& pool(Place p) { return p == Place::device ? *device_ : *host_; }
+  const UnitPool& pool(Place p) const { return p == Place::device ? *device_ : *host_; }
+  std::byte* address(ObjId, Place, uint64_t chunk_offset, size_t elem_size) const;
+  PlaneAddresses addresses(ChunkId, Place) const;
+  void note(Issued, ObjId = {}, UnitId = 0);
+  void create_objects();
+  void fetch_kept_weights();
+  void read_units(ObjId, Place, Resource, const Fence&);
+  void write_units(ObjId, Place, Resource, const Fence&);
+  void order_reads(ObjId, Place, Resource);
+  void order_writes(ObjId, Place, Resource);
+  uint64_t& last_use(ObjId id) {
+    return last_use_[id.chunk * kPlanes + static_cast<size_t>(id.plane)];
+  }
+  Category category_of(Plane) const noexcept;
+
+  Backend& backend_;
+  const ChunkLayout& layout_;
+  const StateShape& shape_;
+  const Plan& plan_;
+  const Policy& policy_;
+  const Updater& updater_;
+  std::vector<const Program*> programs_;
+  Ledger& ledger_;
+  EngineOptions options_;
+
+  Arena device_arena_, host_arena_;
+  WindowMap windows_;
+  RecordLayout records_;
+  Reservation non_model_;
+  std::unique_ptr<UnitPool> device_, host_;
+  ChunkTable table_;
+  std::byte* values_ = nullptr;
+  std::byte* record_base_ = nullptr;
+  std::unique_ptr<NormTable> norm_table_;
+  Hazard record_hazard_;
+  std::array<StepMirror, 2> mirrors_;
+  std::atomic<uint32_t> nonfinite_weight_{0};
+  std::vector<kernels::StepScale> chunk_scales_;  // host mirror
+  std::vector<Hazard> chunk_scale_hazards_;
+
+  // the program being run
+  const Program* program_ = nullptr;
+  uint32_t program_index_ = 0;
+  OpIndex cursor_ = 0;
+  size_t next_action_ = 0;
+  bool in_op_ = false;
+  StepParams step_;
+  uint64_t steps_begun_ = 0;
+
+  // pending updates and what they need of their step
+  struct Pending {
+    bool ready = false;    // gradient final, step-wide value not known yet
+    bool pending = false;  // may run now
+    double lr = 0;
+    uint32_t mirror = 0;
+  };
+  std::vector<Pending> pending_;
+  uint64_t updates_seen_ = 0;
+
+  std::vector<uint64_t> last_use_;  // per object
+  uint64_t tick_ = 0;               // ops issued over the whole run
+  std::vector<Fence> op_fences_;    // ring of `run_ahead`
+  std::vector<Victim> victims_;
+  EngineStats stats_;
+};
+
+}  // namespace strata

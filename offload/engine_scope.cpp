@@ -1,0 +1,162 @@
+// What an op's body sees, and state in and out.
+#include <algorithm>
+#include <cstring>
+
+#include "offload/engine.hpp"
+#include "offload/engine_kernels.hpp"
+#include "runtime/errors.hpp"
+#include "runtime/kernels/split_master.hpp"
+
+namespace strata {
+
+Stream& Engine::stream() const { return backend_.stream(Resource::compute); }
+
+const void* Engine::weight(ParamId p) const {
+  const Piece& first = layout_.of_param(p).front();
+  return address({first.chunk, Plane::weight}, Place::device, first.chunk_offset,
+                 size_of(shape_.weight_type()));
+}
+
+void* Engine::gradient(ParamId p) const {
+  const ParamId storage = layout_.storage_of(p);
+  const ProgramOp& op = current_op();
+  for (const GradTarget& g : op.grads) {
+    if (g.param != storage || g.sparse) continue;
+    if (!g.direct) return values_ + op.staging_offset + g.staging_offset;
+    const Piece& first = layout_.of_param(p).front();
+    return address({first.chunk, Plane::grad}, Place::device, first.chunk_offset,
+                   size_of(shape_.grad_type()));
+  }
+  throw StateError(std::string("op ") + op.name + " did not declare the gradient of " +
+                   layout_.params()[p].name);
+}
+
+ScatteredTensor Engine::accumulator(ParamId p) const {
+  ScatteredTensor out;
+  const size_t size = size_of(shape_.grad_type());
+  const uint64_t unit_elems = shape_.unit_bytes() / size;
+  for (const Piece& piece : layout_.of_param(p)) {
+    for (uint64_t at = 0; at < piece.elems;) {
+      const uint64_t offset = piece.chunk_offset + at;
+      const uint64_t take =
+          std::min(piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset);
+      std::byte* data = address({piece.chunk, Plane::grad}, Place::device, offset, size);
+      ScatteredTensor::Piece* last = out.count == 0 ? nullptr : &out.pieces[out.count - 1];
+      // Windows are contiguous across chunks: one run.
+      if (last != nullptr && static_cast<std::byte*>(last->data) + last->elems * size == data) {
+        last->elems += take;
+      } else if (out.count == ScatteredTensor::kMaxPieces) {
+        throw StateError("tensor " + layout_.params()[p].name + " lies in too many pieces");
+      } else {
+        out.pieces[out.count++] = {data, piece.param_offset + at, take};
+      }
+      at += take;
+    }
+  }
+  return out;
+}
+
+void* Engine::value(ValueId v) const {
+  for (const ValueRef& ref : current_op().values) {
+    if (ref.value == v) return values_ + ref.offset;
+  }
+  throw StateError(std::string("op ") + current_op().name + " did not declare value " +
+                   std::to_string(v));
+}
+
+std::byte* Engine::workspace() const { return values_ + current_op().workspace_offset; }
+uint32_t Engine::micro_batch() const { return current_op().micro_batch; }
+
+double* Engine::loss() const {
+  return reinterpret_cast<double*>(record_base_ + records_.losses()) + current_op().micro_batch;
+}
+
+void Engine::set_weight(ParamId p, const FillFn& fill) {
+  constexpr uint64_t kBlock = 64 << 10;
+  if (!backend_.executes()) {
+    for (const Piece& piece : layout_.of_param(p)) {
+      const ObjId id{piece.chunk, Plane::weight};
+      if (table_.at(id).version == 0) table_.written(id, table_.at(id).home);
+    }
+    return;
+  }
+  std::vector<float> master(kBlock);
+  std::vector<uint16_t> hi(kBlock), lo(kBlock);
+  Stream& stream = backend_.stream(Resource::update);
+  for (const Piece& piece : layout_.of_param(p)) {
+    const ObjId weight{piece.chunk, Plane::weight}, remainder{piece.chunk, Plane::remainder};
+    const Place home = table_.at(weight).home;
+    for (uint64_t at = 0; at < piece.elems; at += kBlock) {
+      const uint64_t n = std::min(kBlock, piece.elems - at);
+      const uint64_t offset = piece.chunk_offset + at;
+      fill(piece.param_offset + at, n, master.data());
+      if (shape_.weight_type() == DType::f32) {
+        stream.copy(address(weight, home, offset, 4), master.data(), n * 4);
+      } else {
+        for (uint64_t i = 0; i < n; ++i) {
+          const kernels::SplitMaster s = kernels::split(master[i]);
+          hi[i] = s.hi.bits;
+          lo[i] = s.lo;
+        }
+        stream.copy(address(weight, home, offset, 2), hi.data(), n * 2);
+        if (shape_.units(remainder) != 0) {
+          stream.copy(address(remainder, home, offset, 2), lo.data(), n * 2);
+        }
+      }
+      backend_.wait(stream.record());
+    }
+    table_.written(weight, home);
+  }
+}
+
+void Engine::zero_state() {
+  Stream& stream = backend_.stream(Resource::update);
+  auto* records = record_base_;
+  launch_native<zero_bytes, HostContext>(stream, Cost{}, static_cast<void*>(records),
+                                         plan_.need.non_model_bytes);
+  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+    for (size_t p = 0; p < kPlanes; ++p) {
+      const ObjId id{c, static_cast<Plane>(p)};
+      const Object& o = table_.at(id);
+      if (!o.exists) continue;
+      const UnitList& units = o.at(o.home).units;
+      for (uint32_t i = 0; i < units.count; ++i) {
+        launch_native<zero_bytes, HostContext>(
+            stream, Cost{}, static_cast<void*>(pool(o.home).address(units.ids[i])),
+            static_cast<uint64_t>(shape_.unit_bytes()));
+      }
+      if (id.plane != Plane::grad) table_.written(id, o.home);
+    }
+  }
+  backend_.drain();
+  if (!backend_.executes()) return;
+  *reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step()) = StepRecord{};
+}
+
+void Engine::read(ParamId p, Plane plane, void* out) {
+  flush();
+  backend_.drain();
+  const size_t size = plane == Plane::m || plane == Plane::v ? 4
+                      : plane == Plane::grad                 ? size_of(shape_.grad_type())
+                      : plane == Plane::remainder            ? 2
+                                                             : size_of(shape_.weight_type());
+  const uint64_t unit_elems = shape_.unit_bytes() / size;
+  Stream& stream = backend_.stream(Resource::d2h);
+  for (const Piece& piece : layout_.of_param(p)) {
+    const ObjId id{piece.chunk, plane};
+    if (shape_.units(id) == 0) {
+      throw StateError("parameter " + layout_.params()[p].name + " has no plane " + name_of(plane));
+    }
+    for (uint64_t at = 0; at < piece.elems;) {
+      const uint64_t offset = piece.chunk_offset + at;
+      const uint64_t take =
+          std::min(piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset);
+      stream.copy(static_cast<std::byte*>(out) + (piece.param_offset + at) * size,
+                  address(id, table_.at(id).home, offset, size), take * size);
+      at += take;
+    }
+  }
+  backend_.wait(stream.record());
+}
+
+}  // namespace strata

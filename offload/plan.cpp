@@ -1,0 +1,90 @@
+#include "offload/plan.hpp"
+
+#include <algorithm>
+
+#include "offload/step_record.hpp"
+
+namespace strata {
+
+const char* name_of(Act a) noexcept {
+  constexpr const char* kNames[] = {"fetch", "evict", "write_back", "update"};
+  return kNames[static_cast<size_t>(a)];
+}
+
+uint64_t Plan::hash() const noexcept {
+  uint64_t h = 0xcbf29ce484222325u;
+  const auto mix = [&h](uint64_t x) { h = (h ^ x) * 0x100000001b3u; };
+  for (const char c : policy) mix(static_cast<uint64_t>(c));
+  for (const ChunkPlacement& c : chunks) {
+    mix(static_cast<uint64_t>(c.home) * 2 + static_cast<uint64_t>(c.keep_weight));
+  }
+  mix(device_units);
+  mix(host_units);
+  for (const auto& list : actions) {
+    for (const Action& a : list) {
+      mix(static_cast<uint64_t>(a.act));
+      mix(a.object.chunk);
+      mix(static_cast<uint64_t>(a.object.plane));
+      mix(a.issue_before);
+    }
+  }
+  return h;
+}
+
+WindowMap::WindowMap(const ChunkLayout& layout, const StateShape& shape)
+    : first_(layout.chunks() * 2, -1) {
+  // All weights of a run of spanned chunks lie together, then all its gradients, so that a tensor
+  // is contiguous in both.
+  for (ChunkId c = 0; c < layout.chunks();) {
+    ChunkId end = c;
+    while (end < layout.chunks() && layout.in_span(end)) ++end;
+    for (const Plane plane : {Plane::weight, Plane::grad}) {
+      for (ChunkId i = c; i < end; ++i) {
+        const uint32_t n = shape.units({i, plane});
+        if (n == 0) continue;
+        first_[i * 2 + static_cast<size_t>(plane)] = units_;
+        units_ += n;
+      }
+    }
+    c = std::max(end, c + 1);
+  }
+}
+
+uint64_t record_bytes(const ChunkLayout& layout, const StateShape& shape, uint32_t micro_batches) {
+  return RecordLayout(layout, shape, micro_batches).bytes();
+}
+
+MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
+                       const std::vector<const Program*>& programs,
+                       const std::vector<ChunkPlacement>& chunks) {
+  const WindowMap windows(layout, shape);
+  MemoryNeed need;
+  need.fixed_units = windows.units();
+  const auto streamed = [&](ObjId id) {
+    if (windows.first_unit(id) >= 0 || chunks[id.chunk].home == Place::device) return false;
+    return !(id.plane == Plane::weight && chunks[id.chunk].keep_weight);
+  };
+  for (ChunkId c = 0; c < layout.chunks(); ++c) {
+    for (size_t p = 0; p < kPlanes; ++p) {
+      const ObjId id{c, static_cast<Plane>(p)};
+      if (chunks[c].home == Place::host) {
+        need.host_units += shape.units(id);
+        if (!streamed(id) && windows.first_unit(id) < 0) need.kept_units += shape.units(id);
+      } else if (windows.first_unit(id) < 0) {
+        need.home_units += shape.units(id);
+      }
+    }
+  }
+  for (const Program* program : programs) {
+    need.non_model_bytes = std::max(need.non_model_bytes, program->non_model_bytes());
+    for (const ProgramOp& op : program->ops()) {
+      uint32_t units = 0;
+      for (const ObjUse& u : op.uses) units += streamed(u.object) ? shape.units(u.object) : 0;
+      if (units != 0) need.stream_units = std::max(need.stream_units, units + 2);
+    }
+  }
+  need.non_model_bytes += record_bytes(layout, shape, programs.front()->micro_batches());
+  return need;
+}
+
+}  // namespace strata

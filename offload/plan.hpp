@@ -1,0 +1,80 @@
+// What a policy decides, and what it costs. Pure data.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "offload/state_shape.hpp"
+#include "runtime/ledger.hpp"
+
+namespace strata {
+
+/// Where a chunk's weights, gradients and records live between uses.
+struct ChunkPlacement {
+  Place home = Place::device;
+  /// With a host home: a copy of the weights stays on the device, refreshed after each update.
+  bool keep_weight = false;
+};
+
+enum class Act : uint8_t { fetch, evict, write_back, update };
+const char* name_of(Act) noexcept;
+
+/// A hint: skipped when it is done already, or no unit is free. Never needed for correctness.
+struct Action {
+  Act act;
+  ObjId object;
+  OpIndex issue_before;
+};
+
+/// How much of each tier a placement takes.
+struct MemoryNeed {
+  uint32_t fixed_units = 0;   // device windows of tensors that span chunks
+  uint32_t home_units = 0;    // device homes outside windows
+  uint32_t kept_units = 0;    // weights kept on the device, outside windows
+  uint32_t stream_units = 0;  // the largest op's other units, and one for each link
+  uint32_t host_units = 0;
+  uint64_t non_model_bytes = 0;  // values, workspaces, records
+
+  uint32_t device_units() const noexcept {
+    return fixed_units + home_units + kept_units + stream_units;
+  }
+};
+
+/// What a plan needs of the rest.
+struct Plan {
+  std::string policy;
+  std::vector<ChunkPlacement> chunks;
+  /// Units carved out of each tier's arena.
+  uint32_t device_units = 0, host_units = 0;
+  MemoryNeed need;
+  /// One list a program, ascending by `issue_before`.
+  std::vector<std::vector<Action>> actions;
+
+  uint64_t hash() const noexcept;
+};
+
+/// Fixed device units of objects in windows: (chunk, plane) -> first unit.
+class WindowMap {
+ public:
+  WindowMap(const ChunkLayout&, const StateShape&);
+  /// First unit of the object's window, or -1.
+  int64_t first_unit(ObjId id) const noexcept {
+    return id.plane > Plane::grad ? -1 : first_[id.chunk * 2 + static_cast<size_t>(id.plane)];
+  }
+  uint32_t units() const noexcept { return units_; }
+
+ private:
+  std::vector<int64_t> first_;
+  uint32_t units_ = 0;
+};
+
+/// Bytes the engine keeps on the device beside values: step record and square-sum nodes.
+uint64_t record_bytes(const ChunkLayout&, const StateShape&, uint32_t micro_batches);
+
+/// `programs[0]` is the training program.
+MemoryNeed memory_need(const ChunkLayout&, const StateShape&,
+                       const std::vector<const Program*>& programs,
+                       const std::vector<ChunkPlacement>&);
+
+}  // namespace strata

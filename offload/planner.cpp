@@ -1,0 +1,137 @@
+#include "offload/planner.hpp"
+
+#include <algorithm>
+
+#include "runtime/errors.hpp"
+
+namespace strata {
+namespace {
+
+constexpr auto kDevice = static_cast<size_t>(Tier::device);
+constexpr auto kHost = static_cast<size_t>(Tier::host);
+
+/// Units a budget holds beside `taken` bytes.
+uint32_t units_in(size_t budget, size_t taken, size_t unit) {
+  const size_t units = budget > taken ? (budget - taken) / unit : 0;
+  return static_cast<uint32_t>(std::min<size_t>(units, UINT32_MAX));
+}
+
+/// Device units that could ever be used at once.
+uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
+  if (need.stream_units == 0) return need.device_units();
+  uint64_t all = 2;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
+    all += in.shape.units({c, Plane::weight}) + in.shape.units({c, Plane::grad});
+  }
+  const uint64_t fixed = need.fixed_units + need.home_units + need.kept_units;
+  return static_cast<uint32_t>(
+      std::max<uint64_t>(need.device_units(), std::min<uint64_t>(fixed + all, UINT32_MAX)));
+}
+
+}  // namespace
+
+Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint32_t steps,
+                    IssueLog* log) {
+  VirtualBackend backend(in.rates);
+  EngineOptions options;
+  options.clip = in.clip;
+  options.log = log;
+  Engine engine(backend, in.layout, in.shape, plan, in.policy, in.updater, in.programs, ledger,
+                options);
+  engine.zero_state();
+  for (ParamId p = 0; p < in.layout.params().size(); ++p) engine.set_weight(p, {});
+  backend.drain();
+  Prediction out;
+  EngineStats before;
+  double start = backend.now();
+  for (uint32_t s = 0; s < steps; ++s) {
+    before = engine.stats();
+    start = backend.now();
+    engine.begin(0, {s, 0, 1});
+    engine.run_program();
+    engine.end();
+    if (s + 1 == steps) engine.flush();
+    backend.drain();
+  }
+  out.step_seconds = backend.now() - start;
+  out.h2d_bytes = engine.stats().h2d_bytes - before.h2d_bytes;
+  out.d2h_bytes = engine.stats().d2h_bytes - before.d2h_bytes;
+  out.demand_misses = engine.stats().demand_misses - before.demand_misses;
+  for (uint32_t p = 1; p < in.programs.size(); ++p) {
+    engine.begin(p);
+    engine.run_program();
+    engine.end();
+  }
+  backend.drain();
+  return out;
+}
+
+PlanResult make_plan(const PlanInput& in) {
+  const size_t unit = in.shape.unit_bytes();
+  const Budgets& b = in.budgets;
+  uint64_t non_model = record_bytes(in.layout, in.shape, in.programs.front()->micro_batches());
+  uint64_t values = 0;
+  for (const Program* p : in.programs) values = std::max(values, p->non_model_bytes());
+  non_model += values;
+
+  PlanResult r;
+  Plan& plan = r.plan;
+  const PlacementInput placement{in.layout, in.shape, in.programs,
+                                 units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
+                                 units_in(b.bytes[kHost], b.external[kHost], unit)};
+  plan.policy = in.policy.name();
+  plan.chunks = in.policy.place(placement);
+  plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks);
+  plan.host_units = plan.need.host_units;
+  plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
+                                 useful_device_units(in, plan.need));
+  r.minimum[kDevice] =
+      b.external[kDevice] + plan.need.non_model_bytes + plan.need.device_units() * unit;
+  r.minimum[kHost] = b.external[kHost] + plan.host_units * unit;
+  for (size_t t = 0; t < kTiers; ++t) r.tiers[t].budget = b.bytes[t];
+  for (const size_t t : {kDevice, kHost}) {
+    if (r.minimum[t] > b.bytes[t]) {
+      r.shortfall.push_back({static_cast<Tier>(t), r.minimum[t] - b.bytes[t],
+                             t == kDevice ? "activations, workspace and the units of the largest op"
+                                          : "weights, gradients and optimizer records"});
+    }
+  }
+  r.fits = r.shortfall.empty();
+  if (r.fits) {
+    for (const Program* p : in.programs) {
+      plan.actions.push_back(in.policy.actions(placement, *p, plan.chunks));
+    }
+  }
+  // Without enough memory the figures are those of the smallest budgets that would do.
+  std::array<size_t, kTiers> limits = r.minimum;
+  if (r.fits) limits = b.bytes;
+  Ledger ledger(limits);
+  std::vector<Reservation> external;
+  for (size_t t = 0; t < kTiers; ++t) {
+    if (limits[t] >= b.external[t]) {
+      external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
+    }
+  }
+  r.prediction = simulate(in, plan, ledger, 2);
+  for (size_t t = 0; t < kTiers; ++t) {
+    const Tier tier = static_cast<Tier>(t);
+    r.tiers[t].peak = ledger.peak(tier);
+    for (size_t c = 0; c < kCategories; ++c) {
+      r.tiers[t].by_category[c] = ledger.peak(tier, static_cast<Category>(c));
+    }
+  }
+  return r;
+}
+
+std::string describe_shortfall(const PlanResult& r) {
+  std::string text = "does not fit";
+  for (const Shortfall& s : r.shortfall) {
+    text += std::string(": ") + name_of(s.tier) + " memory is short by " + std::to_string(s.bytes) +
+            " bytes (budget " + std::to_string(r.tiers[static_cast<size_t>(s.tier)].budget) +
+            ", minimum " + std::to_string(r.minimum[static_cast<size_t>(s.tier)]) + "), for " +
+            s.what;
+  }
+  return text;
+}
+
+}  // namespace strata

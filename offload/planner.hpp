@@ -1,0 +1,68 @@
+// From programs, a policy and byte budgets to a plan that is proved to fit, or to what is missing.
+// Pure: planning runs the engine itself in virtual time, so predicted peaks are the used ones.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "offload/engine.hpp"
+#include "runtime/virtual/virtual_backend.hpp"
+
+namespace strata {
+
+struct Budgets {
+  std::array<size_t, kTiers> bytes{};
+  /// What libraries and the process itself take of each tier, measured.
+  std::array<size_t, kTiers> external{};
+};
+
+struct PlanInput {
+  const ChunkLayout& layout;
+  const StateShape& shape;
+  /// The training program first.
+  std::vector<const Program*> programs;
+  const Policy& policy;
+  const Updater& updater;
+  Budgets budgets;
+  double clip = 0;
+  VirtualRates rates;
+};
+
+struct TierReport {
+  size_t budget = 0, peak = 0;
+  std::array<size_t, kCategories> by_category{};
+};
+
+/// Bytes a tier lacks, and for what.
+struct Shortfall {
+  Tier tier;
+  size_t bytes;
+  std::string what;
+};
+
+struct Prediction {
+  double step_seconds = 0;
+  uint64_t h2d_bytes = 0, d2h_bytes = 0;  // a step
+  uint64_t demand_misses = 0;
+};
+
+struct PlanResult {
+  bool fits = false;
+  Plan plan;
+  std::array<TierReport, kTiers> tiers;
+  std::vector<Shortfall> shortfall;
+  /// Smallest budgets under which this policy fits, externals included.
+  std::array<size_t, kTiers> minimum{};
+  Prediction prediction;
+};
+
+PlanResult make_plan(const PlanInput&);
+
+/// Runs `steps` training steps in virtual time; the last step's figures.
+Prediction simulate(const PlanInput&, const Plan&, Ledger&, uint32_t steps,
+                    IssueLog* log = nullptr);
+
+/// `DoesNotFit` text of a result that does not fit.
+std::string describe_shortfall(const PlanResult&);
+
+}  // namespace strata

@@ -1,0 +1,98 @@
+#include "offload/policy/policy.hpp"
+
+#include <array>
+#include <charconv>
+#include <map>
+
+#include "offload/policy/lru.hpp"
+#include "offload/policy/resident.hpp"
+#include "offload/policy/static.hpp"
+#include "runtime/errors.hpp"
+
+namespace strata {
+
+std::vector<Action> Policy::actions(const PlacementInput&, const Program&,
+                                    const std::vector<ChunkPlacement>&) const {
+  return {};
+}
+
+size_t Policy::choose_victim(std::span<const Victim> victims) const {
+  size_t best = 0;
+  for (size_t i = 1; i < victims.size(); ++i) {
+    if (victims[i].next_use > victims[best].next_use) best = i;
+  }
+  return best;
+}
+
+std::span<const PolicyInfo> policies() {
+  static constexpr std::array<PolicyInfo, 3> kPolicies = {{
+      {"resident", "", "everything on the device; refuses when it does not fit"},
+      {"static", "w=FRACTION,o=FRACTION",
+       "a prefix of the chunks keeps weights (w) and records (o) on the device; the rest streams"},
+      {"lru", "", "streams on demand, evicts the least recently used, prefetches into free units"},
+  }};
+  return kPolicies;
+}
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view spec, const std::string& why) {
+  std::string known;
+  for (const PolicyInfo& p : policies()) {
+    known += (known.empty() ? "" : ", ") + std::string(p.name);
+    if (!p.parameters.empty()) known += ":" + std::string(p.parameters);
+  }
+  throw ConfigError("policy '" + std::string(spec) + "': " + why + "; known policies: " + known);
+}
+
+std::map<std::string, double, std::less<>> parse_parameters(std::string_view spec,
+                                                            std::string_view text) {
+  std::map<std::string, double, std::less<>> out;
+  while (!text.empty()) {
+    const std::string_view item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), item.size() + 1));
+    const size_t eq = item.find('=');
+    double value = 0;
+    if (eq == std::string_view::npos) refuse(spec, "'" + std::string(item) + "' is not key=value");
+    const std::string_view number = item.substr(eq + 1);
+    const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (ec != std::errc() || end != number.data() + number.size() || !(value >= 0 && value <= 1)) {
+      refuse(spec, "'" + std::string(number) + "' is not a fraction between 0 and 1");
+    }
+    if (!out.emplace(item.substr(0, eq), value).second) {
+      refuse(spec, "key '" + std::string(item.substr(0, eq)) + "' is given twice");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> make_policy(std::string_view spec) {
+  const size_t colon = spec.find(':');
+  const std::string_view name = spec.substr(0, colon);
+  auto parameters = parse_parameters(
+      spec, colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1));
+  const auto take = [&](std::string_view key, double fallback) {
+    const auto it = parameters.find(key);
+    if (it == parameters.end()) return fallback;
+    const double value = it->second;
+    parameters.erase(it);
+    return value;
+  };
+  std::unique_ptr<Policy> policy;
+  if (name == "resident") {
+    policy = std::make_unique<ResidentPolicy>();
+  } else if (name == "static") {
+    const double w = take("w", 0.5);
+    policy = std::make_unique<StaticPolicy>(w, take("o", 0.25));
+  } else if (name == "lru") {
+    policy = std::make_unique<LruPolicy>();
+  } else {
+    refuse(spec, "there is no such policy");
+  }
+  if (!parameters.empty()) refuse(spec, "unknown key '" + parameters.begin()->first + "'");
+  return policy;
+}
+
+}  // namespace strata

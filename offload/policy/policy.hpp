@@ -1,0 +1,55 @@
+// Offload policies: pure functions from programs and budgets to plans, and victims.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "offload/plan.hpp"
+
+namespace strata {
+
+/// A device copy that may be evicted. Issued state only: no clock, no completion.
+struct Victim {
+  ObjId object;
+  uint64_t last_use;  // ops issued before its last use, over the whole run
+  uint64_t next_use;  // ops until its next use in this program; the program's length when none
+};
+
+struct PlacementInput {
+  const ChunkLayout& layout;
+  const StateShape& shape;
+  const std::vector<const Program*>& programs;
+  /// Units that fit each budget beside everything else.
+  uint32_t device_units, host_units;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  /// The full specification, e.g. `static:w=0.5,o=0.25`.
+  virtual std::string name() const = 0;
+  virtual std::vector<ChunkPlacement> place(const PlacementInput&) const = 0;
+  /// Planned hints for one program; none for reactive policies.
+  virtual std::vector<Action> actions(const PlacementInput&, const Program&,
+                                      const std::vector<ChunkPlacement>&) const;
+  /// Index of the copy to evict; `victims` is not empty. Planned policies evict what is used last.
+  virtual size_t choose_victim(std::span<const Victim> victims) const;
+  /// Ops to look ahead for prefetches into free units and for pending updates; 0: none.
+  virtual uint32_t look_ahead() const noexcept { return 0; }
+};
+
+struct PolicyInfo {
+  std::string_view name;
+  std::string_view parameters;
+  std::string_view description;
+};
+
+/// Every policy `make_policy` knows, in the order they are listed.
+std::span<const PolicyInfo> policies();
+
+/// Parses `name` or `name:key=value,...`. Throws ConfigError naming what is wrong.
+std::unique_ptr<Policy> make_policy(std::string_view spec);
+
+}  // namespace strata

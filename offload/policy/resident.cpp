@@ -1,0 +1,9 @@
+#include "offload/policy/resident.hpp"
+
+namespace strata {
+
+std::vector<ChunkPlacement> ResidentPolicy::place(const PlacementInput& in) const {
+  return std::vector<ChunkPlacement>(in.layout.chunks(), {Place::device, false});
+}
+
+}  // namespace strata
