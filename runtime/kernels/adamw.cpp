@@ -23,19 +23,19 @@ struct AdamWConstants {
 HWY_BEFORE_NAMESPACE();
 namespace strata::kernels::HWY_NAMESPACE {
 
-/// Updates whole vectors of D from element i on; returns where it stopped.
+/// Updates whole vectors of D from element i on; returns where it stopped. Constants
+/// are a copy, since stores of float might alias them.
 template <class D, class Weight, class Grad>
 HWY_INLINE uint64_t adamw_lanes(D d, Master<Weight> master, const Grad* grad, float* m, float* v,
-                                const AdamWConstants& c, uint64_t i, uint64_t end,
-                                bool& nonfinite) {
+                                AdamWConstants c, uint64_t i, uint64_t end, bool& nonfinite) {
   const uint64_t step = hn::Lanes(d);
   const hn::RebindToSigned<D> di;
   auto worst = hn::Zero(di);
   for (; i + step <= end; i += step) {
-    const auto g = hn::Mul(load(d, grad + i), hn::Set(d, c.clip));
-    const auto m1 = canonical(
-        d, hn::Add(hn::Mul(hn::Set(d, c.beta1), load(d, m + i)), hn::Mul(hn::Set(d, c.rest1), g)));
-    const auto v1 = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.beta2), load(d, v + i)),
+    const auto g = hn::Mul(stream(d, grad + i), hn::Set(d, c.clip));
+    const auto m1 = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.beta1), stream(d, m + i)),
+                                         hn::Mul(hn::Set(d, c.rest1), g)));
+    const auto v1 = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.beta2), stream(d, v + i)),
                                          hn::Mul(hn::Mul(hn::Set(d, c.rest2), g), g)));
     const auto root = hn::Sqrt(hn::Mul(v1, hn::Set(d, c.inv_bias2)));
     const auto change = hn::Div(hn::Mul(hn::Set(d, c.step), m1), hn::Add(root, hn::Set(d, c.eps)));

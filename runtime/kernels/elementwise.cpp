@@ -19,7 +19,7 @@ namespace strata::kernels::HWY_NAMESPACE {
 template <class D, class Dst, class Src>
 HWY_INLINE uint64_t cast_lanes(D d, Dst* dst, const Src* src, uint64_t i, uint64_t n) {
   const uint64_t step = hn::Lanes(d);
-  for (; i + step <= n; i += step) store(d, load(d, src + i), dst + i);
+  for (; i + step <= n; i += step) store(d, stream(d, src + i), dst + i);
   return i;
 }
 
@@ -41,7 +41,7 @@ template <class D, class Acc, class X>
 HWY_INLINE uint64_t add_lanes(D d, Acc* acc, const X* x, uint64_t i, uint64_t n) {
   const uint64_t step = hn::Lanes(d);
   for (; i + step <= n; i += step) {
-    store(d, canonical(d, hn::Add(load(d, acc + i), load(d, x + i))), acc + i);
+    store(d, canonical(d, hn::Add(stream(d, acc + i), stream(d, x + i))), acc + i);
   }
   return i;
 }
@@ -70,7 +70,7 @@ template <class D>
 HWY_INLINE uint64_t split_lanes(D d, const float* master, Bf16* hi, uint16_t* lo, uint64_t i,
                                 uint64_t n) {
   const uint64_t step = hn::Lanes(d);
-  for (; i + step <= n; i += step) store_split(d, load(d, master + i), hi + i, lo + i);
+  for (; i + step <= n; i += step) store_split(d, stream(d, master + i), hi + i, lo + i);
   return i;
 }
 void split_block(const float* master, Bf16* hi, uint16_t* lo, uint64_t begin, uint64_t end) {

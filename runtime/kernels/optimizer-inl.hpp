@@ -23,6 +23,7 @@ struct Master<float> {
   float* w;
   template <class D>
   HWY_INLINE hn::VFromD<D> get(D d, uint64_t i) const {
+    prefetch_ahead(w + i);
     return load(d, w + i);
   }
   template <class D>
@@ -38,6 +39,8 @@ struct Master<Bf16> {
   uint16_t* lo;
   template <class D>
   HWY_INLINE hn::VFromD<D> get(D d, uint64_t i) const {
+    prefetch_ahead(hi + i);
+    prefetch_ahead(lo + i);
     return load_split(d, hi + i, lo + i);
   }
   template <class D>

@@ -22,19 +22,20 @@ struct SgdConstants {
 HWY_BEFORE_NAMESPACE();
 namespace strata::kernels::HWY_NAMESPACE {
 
-/// Updates whole vectors of D from element i on; returns where it stopped.
+/// Updates whole vectors of D from element i on; returns where it stopped. Constants
+/// are a copy, since stores of float might alias them.
 template <bool kMomentum, class D, class Weight, class Grad>
 HWY_INLINE uint64_t sgd_lanes(D d, Master<Weight> master, const Grad* grad, float* m,
-                              const SgdConstants& c, uint64_t i, uint64_t end, bool& nonfinite) {
+                              SgdConstants c, uint64_t i, uint64_t end, bool& nonfinite) {
   const uint64_t step = hn::Lanes(d);
   const hn::RebindToSigned<D> di;
   auto worst = hn::Zero(di);
   for (; i + step <= end; i += step) {
     const auto w = master.get(d, i);
     auto g =
-        hn::Add(hn::Mul(load(d, grad + i), hn::Set(d, c.clip)), hn::Mul(hn::Set(d, c.decay), w));
+        hn::Add(hn::Mul(stream(d, grad + i), hn::Set(d, c.clip)), hn::Mul(hn::Set(d, c.decay), w));
     if constexpr (kMomentum) {
-      g = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.momentum), load(d, m + i)), g));
+      g = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.momentum), stream(d, m + i)), g));
       store(d, g, m + i);
     }
     const auto w1 = canonical(d, hn::Sub(w, hn::Mul(hn::Set(d, c.lr), g)));

@@ -27,6 +27,7 @@ HWY_INLINE double leaf(const T* x) {
   const Lanes8 d;
   const hn::Rebind<float, Lanes8> df;
   const size_t step = hn::Lanes(d);
+  for (size_t k = 0; k < 64; k += 64 / sizeof(T)) prefetch_ahead(x + k);
   alignas(64) double s[8];
   for (size_t lane = 0; lane < 8; lane += step) {
     auto sum = hn::Zero(d);
