@@ -1,25 +1,60 @@
-// Links the installed core without models: uses its threads, numbers and errors.
-#include <strata/runtime/dtype.hpp>
+// An embedding framework in miniature: lays tensors out in chunks, moves a chunk from the host to
+// the device tier and adds to it there, with the installed core alone.
+#include <strata/chunk/layout.hpp>
 #include <strata/runtime/errors.hpp>
-#include <strata/runtime/thread_pool.hpp>
+#include <strata/runtime/host/host_backend.hpp>
+#include <strata/runtime/kernels/elementwise.hpp>
 
 #include <cstdio>
-#include <numeric>
 #include <vector>
 
+namespace {
+
+// A kernel runs while its stream holds the pool.
+void add_one(strata::HostContext& context, float* values, const float* ones, uint64_t n) {
+  strata::kernels::accumulate(context.pool, values, strata::DType::f32, ones, strata::DType::f32,
+                              n);
+}
+
+}  // namespace
+
 int main() {
-  strata::ThreadPool pool(2);
-  std::vector<float> values(1000);
-  {
-    const strata::ThreadPool::Turn turn(pool);
-    pool.parallel_for(1000,
-                      [&](uint32_t i) { values[i] = strata::to_float(strata::to_bf16(1.0f)); });
+  using strata::Resource;
+  std::vector<strata::ParamSpec> params(2);
+  params[0].name = "embedding";
+  params[0].shape = {100, 64};
+  params[1].name = "projection";
+  params[1].shape = {64, 64};
+  const auto layout = strata::ChunkLayout::build(params, {.chunk_elems = 8192, .ranks = 1});
+  const size_t bytes = layout.chunk_elems() * sizeof(float);
+
+  strata::HostBackend backend({.threads = 2});
+  const strata::Arena host = backend.allocate(strata::Tier::host, bytes);
+  const strata::Arena device = backend.allocate(strata::Tier::device, 2 * bytes);
+  auto* on_host = reinterpret_cast<float*>(host.base());
+  auto* on_device = reinterpret_cast<float*>(device.base());
+  for (uint64_t i = 0; i < layout.chunk_elems(); ++i) {
+    on_host[i] = static_cast<float>(i);
+    on_device[layout.chunk_elems() + i] = 1.0f;
   }
-  if (std::accumulate(values.begin(), values.end(), 0.0f) != 1000.0f) return 1;
+
+  strata::Stream& h2d = backend.stream(Resource::h2d);
+  strata::Stream& compute = backend.stream(Resource::compute);
+  h2d.copy(on_device, on_host, bytes);
+  compute.wait(h2d.record());
+  strata::launch_native<add_one, strata::HostContext>(
+      compute, {}, on_device, static_cast<const float*>(on_device + layout.chunk_elems()),
+      layout.chunk_elems());
+  backend.wait(compute.record());
+  for (uint64_t i = 0; i < layout.chunk_elems(); ++i) {
+    if (on_device[i] != static_cast<float>(i) + 1.0f) return 1;
+  }
+
   try {
-    throw strata::DoesNotFit("tier device: 1 byte short");
-  } catch (const strata::Error& error) {
-    std::printf("%s (exit code %d)\n", error.what(), error.exit_code());
-    return error.exit_code() == 3 ? 0 : 1;
+    strata::ChunkLayout::build(params, {.chunk_elems = 1000, .ranks = 1});
+    return 1;
+  } catch (const strata::ConfigError& error) {
+    std::printf("%u chunks moved; and, as it should: %s\n", layout.chunks(), error.what());
+    return error.exit_code() == 2 ? 0 : 1;
   }
 }

@@ -1,6 +1,6 @@
 # Installs the core out of BUILD_DIR into a fresh prefix, then builds and runs the consumer with it.
 function(step what)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code TIMEOUT 100)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${what} failed (${code})")
   endif()
