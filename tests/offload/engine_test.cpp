@@ -1,0 +1,125 @@
+// Bit-exactness of the engine on the toy model: every configuration against everything resident.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/offload/toy_run.hpp"
+
+namespace strata::toy {
+namespace {
+
+Config base() {
+  Config c;
+  c.shape = {3, 40, 100, 6, DType::f32};
+  return c;
+}
+
+void expect_same(const Config& c, const Outcome& reference) {
+  const Outcome o = run(c);
+  EXPECT_TRUE(o.same_numbers(reference))
+      << c.policy << " memory " << c.memory << " accum " << c.accum << " clip " << c.clip
+      << " chunk " << c.chunk_elems << " first losses " << o.losses.front() << " "
+      << reference.losses.front();
+  EXPECT_EQ(o.peaks[0], o.plan.tiers[0].peak) << "predicted and used device peaks";
+  EXPECT_EQ(o.peaks[1], o.plan.tiers[1].peak) << "predicted and used host peaks";
+}
+
+TEST(Engine, LossesFall) {
+  Config c = base();
+  c.steps = 30;
+  const Outcome o = run(c);
+  EXPECT_LT(o.losses.back(), 0.7 * o.losses.front());
+}
+
+TEST(Engine, EveryPolicyEqualsResident) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const uint32_t accum : {1u, 3u}) {
+      for (const double clip : {0.0, 0.05, 100.0}) {
+        Config c = base();
+        c.shape.dtype = dtype;
+        c.accum = accum;
+        c.clip = clip;
+        c.evaluate = accum == 3;
+        const Outcome reference = run(c);
+        for (const char* policy :
+             {"lru", "static:w=0,o=0", "static:w=0.5,o=0.25", "static:w=1,o=0"}) {
+          for (const double memory : {0.0, 0.4}) {
+            c.policy = policy;
+            c.memory = memory;
+            c.delay_seed = 7;
+            c.recompute = memory == 0;
+            expect_same(c, reference);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Engine, ChunkSizesAndThreadsDoNotMatter) {
+  Config c = base();
+  const Outcome reference = run(c);
+  c.policy = "lru";
+  c.memory = 0;
+  for (const uint64_t chunk : {2048u, 4096u, 6144u, 16384u}) {
+    for (const uint32_t threads : {1u, 2u, 3u}) {
+      c.chunk_elems = chunk;
+      c.threads = threads;
+      expect_same(c, reference);
+    }
+  }
+}
+
+TEST(Engine, SgdWithAndWithoutMomentum) {
+  for (const double momentum : {0.0, 0.9}) {
+    Config c = base();
+    c.optimizer.kind = OptimizerKind::sgd;
+    c.optimizer.momentum = momentum;
+    const Outcome reference = run(c);
+    c.policy = "lru";
+    c.memory = 0;
+    expect_same(c, reference);
+  }
+}
+
+TEST(Engine, WeightsMoveUnderTheSmallestBudget) {
+  Config c = base();
+  c.policy = "lru";
+  c.memory = 0;
+  const Outcome o = run(c);
+  EXPECT_GT(o.stats.weight_fetches, 0u);
+  EXPECT_GT(o.stats.demand_misses, 0u);
+  EXPECT_GT(o.stats.d2h_bytes, 0u);
+}
+
+TEST(Engine, SkippedUpdateIsFound) {
+  Config c = base();
+  const Outcome reference = run(c);
+  c.policy = "lru";
+  c.memory = 0;
+  c.mutations.skip_update = 3;
+  EXPECT_FALSE(run(c).same_numbers(reference));
+}
+
+TEST(Engine, LogsAreEqualOverDelaysAndInVirtualTime) {
+  for (const char* policy : {"resident", "lru", "static:w=0.5,o=0.25"}) {
+    for (const double clip : {0.0, 0.5}) {
+      Config c = base();
+      c.policy = policy;
+      c.memory = 0.1;
+      c.clip = clip;
+      c.evaluate = true;
+      c.virtual_time = true;
+      const IssueLog expected = run(c).log;
+      EXPECT_GT(expected.size(), 100u);
+      c.virtual_time = false;
+      for (uint64_t seed = 1; seed <= 5; ++seed) {
+        c.delay_seed = seed;
+        EXPECT_EQ(run(c).log, expected) << policy << " seed " << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::toy
