@@ -1,0 +1,189 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/errors.hpp"
+#include "train/data_text.hpp"
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A scratch directory per test.
+class Data : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = fs::path(::testing::TempDir()) /
+                 (std::string("strata_data_") +
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name() + "_" +
+                  std::to_string(::getpid()));
+    fs::create_directories(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    fs::create_directories((directory_ / name).parent_path());
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+    return path(name);
+  }
+  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+
+  std::vector<std::string> names(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> out;
+    for (const auto& file : resolve_data_files(arguments)) {
+      out.push_back(fs::relative(file, directory_).string());
+    }
+    return out;
+  }
+
+  fs::path directory_;
+};
+
+using Names = std::vector<std::string>;
+
+/// The message of the ConfigError that `f` throws.
+std::string config_error(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "no ConfigError";
+  return "";
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(Data, ResolvesFilesPatternsAndDirectoriesInOrder) {
+  for (const char* name : {"b.txt", "a.txt", "B.txt", "c.md", "sub/z.txt", "[x].txt"}) {
+    write(name, "text");
+  }
+  EXPECT_EQ(names({path("c.md"), path("b.txt")}), (Names{"c.md", "b.txt"}));
+  EXPECT_EQ(names({directory_.string()}), (Names{"B.txt", "[x].txt", "a.txt", "b.txt"}));
+  EXPECT_EQ(names({path("?.txt"), path("sub")}), (Names{"B.txt", "a.txt", "b.txt", "sub/z.txt"}));
+  EXPECT_EQ(names({path("[x].txt")}), (Names{"[x].txt"})) << "an existing file is not a pattern";
+  EXPECT_EQ(names({path("s*")}), (Names{"sub/z.txt"})) << "a directory that a pattern matches";
+}
+
+TEST_F(Data, NamesWhatDoesNotResolve) {
+  write("a.txt", "text");
+  fs::create_directories(path("empty"));
+  fs::create_symlink(path("a.txt"), path("link.txt"));
+  const auto message = [](const Names& arguments) {
+    return config_error([&] { resolve_data_files(arguments); });
+  };
+  EXPECT_CONTAINS(message({path("none.txt")}), "no file '" + path("none.txt"));
+  EXPECT_CONTAINS(message({path("a.txt/b")}), "no file '");
+  EXPECT_CONTAINS(message({path("*.md")}), "no file matches '" + path("*.md"));
+  EXPECT_CONTAINS(message({path("empty")}), "no *.txt");
+  EXPECT_CONTAINS(message({"/dev/null"}), "not a regular file");
+  EXPECT_CONTAINS(message({path("a.txt"), path("link.txt")}), "twice");
+  EXPECT_CONTAINS(message({""}), "empty");
+  EXPECT_CONTAINS(message({}), "no text");
+}
+
+TEST_F(Data, ReadsAcrossFileBoundaries) {
+  const Names paths = {write("1", "abc"), write("2", ""), write("3", "defg"), write("4", "h")};
+  const ConcatenatedFiles files(paths);
+  ASSERT_EQ(files.bytes(), 8u);
+  const std::string all = "abcdefgh";
+  for (size_t first = 0; first <= 8; ++first) {
+    for (size_t count = 0; first + count <= 8; ++count) {
+      std::vector<uint8_t> out(count);
+      files.read(first, out);
+      EXPECT_EQ(std::string(out.begin(), out.end()), all.substr(first, count));
+    }
+  }
+  std::vector<uint8_t> out(2);
+  EXPECT_THROW(files.read(7, out), StateError);
+  EXPECT_THROW(files.read(~0ull, out), StateError);
+}
+
+TEST_F(Data, AFileThatShrinksIsAnError) {
+  const ConcatenatedFiles files(Names{write("1", "abc")});
+  fs::resize_file(path("1"), 1);
+  std::vector<uint8_t> out(3);
+  try {
+    files.read(0, out);
+    FAIL();
+  } catch (const IoError& e) {
+    EXPECT_CONTAINS(std::string(e.what()), "'" + path("1") + "' ends at byte 1");
+  }
+}
+
+/// 300 bytes whose neighbours identify the position.
+std::string ramp() {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text.push_back(static_cast<char>((i * 37 + i / 100) % 128));
+  return text;
+}
+
+TEST_F(Data, BatchesAreWindowsOfTheTextWithShiftedTargets) {
+  const std::string text = ramp();
+  const Names paths = {write("1", text.substr(0, 120)), write("2", text.substr(120))};
+  TextData data(paths, 8, 5, 256);
+  EXPECT_EQ(data.train_tokens(), 270u);
+  EXPECT_EQ(data.validation_tokens(), 30u);
+  const auto check = [&](uint64_t start, const int32_t* tokens, const int32_t* targets) {
+    for (uint64_t t = 0; t < 8; ++t) {
+      ASSERT_EQ(tokens[t], text[start + t]);
+      ASSERT_EQ(targets[t], text[start + t + 1]);
+    }
+  };
+  std::vector<int32_t> tokens(8 * 50), targets(8 * 50);
+  data.train_batch(100, 50, tokens.data(), targets.data());
+  for (uint64_t i = 0; i < 50; ++i) {
+    check(data.sampler().train_start(100 + i), &tokens[8 * i], &targets[8 * i]);
+  }
+  data.validation_batch(1, 2, tokens.data(), targets.data());
+  check(278, &tokens[0], &targets[0]);
+  check(286, &tokens[8], &targets[8]);
+}
+
+TEST_F(Data, SamplesDoNotDependOnTheBatchSize) {
+  const Names paths = {write("1", ramp())};
+  TextData data(paths, 8, 5, 256);
+  std::vector<int32_t> whole(8 * 12), parts(8 * 12), targets(8 * 12);
+  data.train_batch(0, 12, whole.data(), targets.data());
+  for (uint32_t micro = 0; micro < 4; ++micro) {
+    data.train_batch(3 * micro, 3, &parts[8 * 3 * micro], &targets[8 * 3 * micro]);
+  }
+  EXPECT_EQ(whole, parts);
+}
+
+TEST_F(Data, HashIsOfTheTextAlone) {
+  const std::string text = ramp();
+  const Names split = {write("1", text.substr(0, 120)), write("2", text.substr(120))};
+  const Names whole = {write("3", text)};
+  std::string changed = text;
+  changed[299] ^= 1;
+  const Names other = {write("4", changed)};
+  EXPECT_EQ(TextData(split, 8, 5, 256).hash(), TextData(whole, 9, 6, 300).hash());
+  EXPECT_NE(TextData(other, 8, 5, 256).hash(), TextData(whole, 8, 5, 256).hash());
+}
+
+TEST_F(Data, RefusesInvalidEmptyAndShortTexts) {
+  const std::string good(70000, 'a');
+  const auto message = [](const Names& arguments, uint32_t seq, uint64_t vocabulary = 256) {
+    return config_error([&] { TextData(arguments, seq, 1, vocabulary); });
+  };
+  const Names invalid = {write("good", good), write("bad", good + "\xc3(")};
+  EXPECT_CONTAINS(message(invalid, 8), "'" + path("bad") + "' is not UTF-8");
+  EXPECT_CONTAINS(message(invalid, 8), "at byte 70000");
+  // A character may not straddle two files, though the concatenation is valid.
+  const Names straddling = {write("head", good + "\xc3"), write("tail", "\xa9" + good)};
+  EXPECT_CONTAINS(message(straddling, 8), "'" + path("head") + "' is not UTF-8");
+  EXPECT_CONTAINS(message({write("empty", "")}, 8), "is empty");
+  EXPECT_CONTAINS(message({write("short", "some words")}, 8), "at least 90");
+  EXPECT_CONTAINS(message({path("good")}, 8, 97), "vocabulary has 97");
+}
+
+}  // namespace
+}  // namespace strata

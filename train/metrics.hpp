@@ -1,0 +1,45 @@
+// What is reported of a training step.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace strata {
+
+struct StepMetrics {
+  uint64_t step = 0;     ///< counted from 1: steps finished
+  double loss = 0;       ///< mean over the global batch, before the update
+  double lr = 0;         ///< of the update
+  double grad_norm = 0;  ///< global L2 norm, before clipping
+  uint64_t tokens = 0;   ///< trained on since the run began, this step included
+  double tokens_per_second = 0;
+  double step_ms = 0;
+  double stall_ms = 0;  ///< of step_ms: compute waited for a transfer or the issuer blocked
+  uint64_t used_peak_device_bytes = 0;
+  uint64_t used_peak_host_bytes = 0;
+  uint64_t h2d_bytes = 0;  ///< moved in this step
+  uint64_t d2h_bytes = 0;
+  std::optional<double> validation_loss;  ///< when evaluated after this step
+};
+
+/// Writes `metrics.jsonl`: one flat JSON object a step, whole lines only, so that a reader or a
+/// crash never sees half of one. Numbers that are not finite are written as null. Keys: those of
+/// StepMetrics, `validation_loss` only where there is one.
+class MetricsWriter {
+ public:
+  /// Starts the file anew. Throws IoError.
+  explicit MetricsWriter(const std::string& path);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  /// Appends one line; it is with the operating system on return. Throws IoError. Does not
+  /// allocate.
+  void write(const StepMetrics& metrics);
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+}  // namespace strata
