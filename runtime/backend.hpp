@@ -88,7 +88,7 @@ class Backend {
   virtual bool executes() const noexcept = 0;
   /// Blocks the issuer until `fence` is done; rethrows what a worker threw.
   virtual void wait(const Fence& fence) = 0;
-  /// Waits for every stream.
+  /// Waits for every stream; rethrows what a worker threw, after all of them are idle.
   virtual void drain() = 0;
   /// Seconds on the backend's own clock (virtual time on the virtual backend).
   virtual double now() const = 0;
@@ -99,7 +99,8 @@ class Backend {
 template <auto Fn, class Native, class... Args>
 void launch_native(Stream& stream, Cost cost, Args... args) {
   using Pack = std::tuple<Args...>;
-  static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
+  static_assert((std::is_trivially_copyable_v<Args> && ...),
+                "kernel arguments are copied as bytes");
   static_assert(sizeof(Pack) <= Stream::kMaxArgs, "too many kernel arguments");
   const Pack pack{args...};
   stream.launch(

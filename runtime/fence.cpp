@@ -12,19 +12,20 @@ uint32_t word_of(uint32_t generation, Fence::Status status) noexcept {
 }
 
 /// A later generation in the slot means this fence was done long ago.
-bool reached(const FenceSlot& slot, uint32_t generation, Fence::Status status) noexcept {
-  const uint32_t word = slot.word.load(std::memory_order_acquire);
+bool reached(uint32_t word, uint32_t generation, Fence::Status status) noexcept {
   return (word >> 2) != generation || (word & 3u) >= status;
 }
 
 }  // namespace
 
 bool Fence::enqueued() const noexcept {
-  return slot_ == nullptr || reached(*slot_, generation_, kEnqueued);
+  return slot_ == nullptr ||
+         reached(slot_->word.load(std::memory_order_relaxed), generation_, kEnqueued);
 }
 
 bool Fence::done() const noexcept {
-  return slot_ == nullptr || reached(*slot_, generation_, kDone);
+  return slot_ == nullptr ||
+         reached(slot_->word.load(std::memory_order_acquire), generation_, kDone);
 }
 
 void Fence::wait_done() const noexcept {
@@ -35,13 +36,16 @@ void Fence::wait_done() const noexcept {
   }
   for (;;) {
     const uint32_t word = slot_->word.load(std::memory_order_acquire);
-    if ((word >> 2) != generation_ || (word & 3u) >= kDone) return;
+    if (reached(word, generation_, kDone)) return;
     futex_wait(slot_->word, word);
   }
 }
 
-FenceRing::FenceRing() : slots_(new FenceSlot[kSlots]) {
-  for (uint32_t i = 0; i < kSlots; ++i) slots_[i].word.store(Fence::kDone);
+FenceRing::FenceRing(uint64_t issued) : slots_(new FenceSlot[kSlots]), next_(issued) {
+  const auto generation = static_cast<uint32_t>(issued / kSlots) & kGenerationMask;
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    slots_[i].word.store(word_of(generation, Fence::kDone), std::memory_order_relaxed);
+  }
 }
 
 FenceRing::~FenceRing() { delete[] slots_; }
@@ -60,8 +64,12 @@ void FenceRing::mark_enqueued(const Fence& f) noexcept {
 }
 
 void FenceRing::complete(const Fence& f) noexcept {
-  f.slot()->word.store(word_of(f.generation(), Fence::kDone), std::memory_order_release);
+  mark_done(f);
   futex_wake_all(f.slot()->word);
+}
+
+void FenceRing::mark_done(const Fence& f) noexcept {
+  f.slot()->word.store(word_of(f.generation(), Fence::kDone), std::memory_order_release);
 }
 
 }  // namespace strata

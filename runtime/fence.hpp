@@ -23,8 +23,10 @@ class Fence {
   Fence() = default;
   Fence(FenceSlot* slot, uint32_t generation) : slot_(slot), generation_(generation) {}
 
-  /// Its event is recorded, so streams may wait on it.
+  /// Its event is recorded, so streams may wait on it. Orders nothing, even when it is done: the
+  /// issuer asks before each wait, and would carry what it learns to streams that wait for nothing.
   bool enqueued() const noexcept;
+  /// True orders the caller after what the fence stands for.
   bool done() const noexcept;
   /// Blocks the calling thread. Workers and flushes only, and the issuer at its run-ahead limit.
   void wait_done() const noexcept;
@@ -44,7 +46,8 @@ class FenceRing {
  public:
   static constexpr uint32_t kSlots = 4096;
 
-  FenceRing();
+  /// As if `issued` fences had been handed out already: tests begin shortly before counters wrap.
+  explicit FenceRing(uint64_t issued = 0);
   ~FenceRing();
   FenceRing(const FenceRing&) = delete;
   FenceRing& operator=(const FenceRing&) = delete;
@@ -52,10 +55,12 @@ class FenceRing {
   Fence acquire();
   static void mark_enqueued(const Fence&) noexcept;
   static void complete(const Fence&) noexcept;
+  /// As `complete` where nobody can sleep on the fence: no system call.
+  static void mark_done(const Fence&) noexcept;
 
  private:
   FenceSlot* slots_;
-  uint64_t next_ = 0;
+  uint64_t next_;
 };
 
 }  // namespace strata

@@ -38,11 +38,12 @@ Reservation Ledger::reserve(Tier t, Category c, size_t bytes) {
 
 void Ledger::charge(Tier t, Category c, size_t bytes) {
   Account& a = accounts_[static_cast<size_t>(t)];
-  if (bytes > limit(t) - std::min(limit(t), a.total)) {
+  const size_t left = limit(t) - a.total;
+  if (bytes > left) {
     throw DoesNotFit(std::string("out of ") + name_of(t) + " memory: " + std::to_string(bytes) +
                      " bytes for " + name_of(c) + ", " + std::to_string(a.total) + " of " +
                      std::to_string(limit(t)) + " in use, short by " +
-                     std::to_string(a.total + bytes - limit(t)));
+                     std::to_string(bytes - left));
   }
   size_t& now = a.now[static_cast<size_t>(c)];
   now += bytes;

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <exception>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 
 #include "runtime/errors.hpp"
 #include "runtime/futex.hpp"
+#include "runtime/sanitizer.hpp"
 
 namespace strata {
 
@@ -29,15 +32,19 @@ constexpr int kSpins = 400;
 
 thread_local bool inside_loop = false;
 
+struct InsideLoop {
+  InsideLoop() noexcept { inside_loop = true; }
+  ~InsideLoop() { inside_loop = false; }
+  InsideLoop(const InsideLoop&) = delete;
+  InsideLoop& operator=(const InsideLoop&) = delete;
+};
+
 // Taking turns must not order one stream's memory accesses after another's when ThreadSanitizer
 // watches, or a missing fence wait could not show up; elsewhere the turn is an ordinary lock.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto kTurnAcquire = std::memory_order_relaxed;
-constexpr auto kTurnRelease = std::memory_order_relaxed;
-#else
-constexpr auto kTurnAcquire = std::memory_order_acquire;
-constexpr auto kTurnRelease = std::memory_order_release;
-#endif
+constexpr auto kTurnAcquire =
+    kThreadSanitizer ? std::memory_order_relaxed : std::memory_order_acquire;
+constexpr auto kTurnRelease =
+    kThreadSanitizer ? std::memory_order_relaxed : std::memory_order_release;
 
 }  // namespace
 
@@ -65,14 +72,13 @@ struct ThreadPool::State {
     const uint32_t n = count.load(std::memory_order_relaxed);
     const Body fn = body.load(std::memory_order_relaxed);
     void* const ctx = context.load(std::memory_order_relaxed);
-    inside_loop = true;
+    const InsideLoop inside;
     try {
       for (uint32_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) fn(ctx, i, worker);
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
       next.store(n, std::memory_order_relaxed);
     }
-    inside_loop = false;
   }
 
   void work(uint32_t worker) {
@@ -100,20 +106,30 @@ struct ThreadPool::State {
     epoch.fetch_add(1, std::memory_order_release);
     futex_wake_all(epoch);
   }
+
+  void end() noexcept {
+    stop.store(true, std::memory_order_relaxed);
+    publish();
+    for (auto& t : workers) t.join();
+  }
 };
 
 ThreadPool::ThreadPool(uint32_t threads) : state_(std::make_unique<State>(threads)) {
   if (threads == 0) throw ConfigError("a thread pool needs at least one thread");
-  for (uint32_t w = 1; w < threads; ++w) {
-    state_->workers.emplace_back([s = state_.get(), w] { s->work(w); });
+  try {
+    for (uint32_t w = 1; w < threads; ++w) {
+      state_->workers.emplace_back([s = state_.get(), w] { s->work(w); });
+    }
+  } catch (const std::system_error& e) {
+    const auto started = state_->workers.size() + 1;
+    state_->end();
+    throw IoError("the operating system let a pool of " + std::to_string(threads) +
+                  " threads have " + std::to_string(started) + " (" + e.what() +
+                  "); use fewer threads");
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop.store(true, std::memory_order_relaxed);
-  state_->publish();
-  for (auto& t : state_->workers) t.join();
-}
+ThreadPool::~ThreadPool() { state_->end(); }
 
 uint32_t ThreadPool::threads() const noexcept { return state_->threads; }
 
@@ -121,6 +137,7 @@ void ThreadPool::run(uint32_t count, Body body, void* context) {
   State& s = *state_;
   if (inside_loop) throw StateError("parallel_for was called inside a parallel_for body");
   if (s.threads == 1 || count <= 1) {
+    const InsideLoop inside;
     for (uint32_t i = 0; i < count; ++i) body(context, i, 0);
     return;
   }

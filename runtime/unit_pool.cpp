@@ -14,9 +14,13 @@ UnitPool::UnitPool(Tier tier, std::byte* base, size_t unit_bytes, uint32_t units
       fixed_(fixed),
       ledger_(ledger),
       state_(units, kFree),
-      hazards_(units),
-      free_(units - fixed),
-      free_count_(units - fixed) {
+      hazards_(units) {
+  if (fixed > units) {
+    throw StateError(std::string("a pool of ") + std::to_string(units) + " units of the " +
+                     name_of(tier) + " tier cannot keep " + std::to_string(fixed) + " fixed ones");
+  }
+  free_.resize(units - fixed);
+  free_count_ = units - fixed;
   for (uint32_t i = 0; i < free_count_; ++i) free_[i] = fixed + i;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -20,15 +21,17 @@ void unmap(std::byte* base, size_t bytes) { munmap(base, bytes); }
 
 Arena allocate_pages(size_t bytes, const char* what) {
   if (bytes == 0) return {};
+  const auto refuse = [&](const char* why) {
+    return OutOfMemory("the operating system refused " + std::to_string(bytes) + " bytes for the " +
+                       what + " arena (" + why +
+                       "); lower that tier's budget or raise the memory limit");
+  };
+  if (bytes > PTRDIFF_MAX - 2 * kHugePage) throw refuse("more than an address can name");
   const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   // One huge page more than needed, to cut an aligned range out of it.
   void* raw = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) {
-    throw OutOfMemory("the operating system refused " + std::to_string(bytes) + " bytes for the " +
-                      what + " arena (" + std::strerror(errno) +
-                      "); lower that tier's budget or raise the memory limit");
-  }
+  if (raw == MAP_FAILED) throw refuse(std::strerror(errno));
   const auto address = reinterpret_cast<uintptr_t>(raw);
   const uintptr_t aligned = (address + kHugePage - 1) / kHugePage * kHugePage;
   if (aligned != address) munmap(raw, aligned - address);
@@ -46,12 +49,14 @@ HostBackend::HostBackend(const HostBackendOptions& o)
     if (static_cast<Resource>(r) == Resource::h2d) rate = o.h2d;
     if (static_cast<Resource>(r) == Resource::d2h) rate = o.d2h;
     const uint64_t seed = o.delay_seed == 0 ? 0 : (o.delay_seed * 0x9e3779b97f4a7c15u) ^ (r + 1);
-    streams_[r] =
-        std::make_unique<HostStream>(*pool_, rate, seed, o.max_delay_microseconds);
+    streams_[r] = std::make_unique<HostStream>(*pool_, rate, seed, o.max_delay_microseconds);
   }
 }
 
-HostBackend::~HostBackend() = default;
+// All workers end before any stream goes: one may still wait on a fence of another.
+HostBackend::~HostBackend() {
+  for (auto& s : streams_) s->stop();
+}
 
 Stream& HostBackend::stream(Resource r) { return *streams_[static_cast<size_t>(r)]; }
 
@@ -64,8 +69,12 @@ void HostBackend::wait(const Fence& fence) {
   for (auto& s : streams_) s->rethrow();
 }
 
+// Every stream is idle when this returns or throws, so that callers may free memory in both cases.
 void HostBackend::drain() {
-  for (auto& s : streams_) wait(s->record());
+  std::array<Fence, kResources> last;
+  for (size_t r = 0; r < kResources; ++r) last[r] = streams_[r]->record_always();
+  for (const Fence& f : last) f.wait_done();
+  for (auto& s : streams_) s->rethrow();
 }
 
 double HostBackend::now() const {

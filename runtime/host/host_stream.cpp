@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/futex.hpp"
+#include "runtime/sanitizer.hpp"
 
 namespace strata {
 namespace {
@@ -16,18 +17,28 @@ constexpr size_t kCopyBlock = 256 << 10;
 }  // namespace
 
 HostStream::HostStream(ThreadPool& pool, LinkRate rate, uint64_t delay_seed,
-                       uint32_t max_delay_microseconds)
-    : context_{pool},
+                       uint32_t max_delay_microseconds, uint32_t first_record)
+    : turns_(pool),
+      own_pool_(kThreadSanitizer ? std::make_unique<ThreadPool>(pool.threads()) : nullptr),
+      context_{own_pool_ ? *own_pool_ : pool},
       rate_(rate),
       delay_state_(delay_seed),
       max_delay_microseconds_(max_delay_microseconds),
-      ring_(new Record[kRecords]) {
-  // Slot i is free for its first record when its sequence equals i.
-  for (uint32_t i = 0; i < kRecords; ++i) ring_[i].sequence.store(i, std::memory_order_relaxed);
+      ring_(new Record[kRecords]),
+      first_record_(first_record),
+      head_(first_record) {
+  // A slot is free for record n when its sequence equals n.
+  for (uint32_t i = 0; i < kRecords; ++i) {
+    const uint32_t n = first_record + i;
+    ring_[n % kRecords].sequence.store(n, std::memory_order_relaxed);
+  }
   worker_ = std::thread([this] { work(); });
 }
 
-HostStream::~HostStream() {
+HostStream::~HostStream() { stop(); }
+
+void HostStream::stop() noexcept {
+  if (!worker_.joinable()) return;
   Record& r = begin_push();
   r.kind = Kind::stop;
   end_push(r);
@@ -71,12 +82,16 @@ void HostStream::do_launch(KernelFn fn, const void* args, size_t arg_bytes, Cost
   Record& r = begin_push();
   r.kind = Kind::launch;
   r.launch.fn = fn;
-  std::memcpy(r.launch.args, args, arg_bytes);
+  if (arg_bytes != 0) std::memcpy(r.launch.args, args, arg_bytes);
   end_push(r);
 }
 
 Fence HostStream::do_record() {
   rethrow();
+  return record_always();
+}
+
+Fence HostStream::record_always() {
   const Fence fence = fences_.acquire();
   FenceRing::mark_enqueued(fence);
   Record& r = begin_push();
@@ -88,7 +103,7 @@ Fence HostStream::do_record() {
 
 void HostStream::work() {
   use_ieee_denormals();
-  for (uint32_t tail = 0;; ++tail) {
+  for (uint32_t tail = first_record_;; ++tail) {
     Record& r = ring_[tail % kRecords];
     for (int spin = 0;; ++spin) {
       const uint32_t published = published_.load(std::memory_order_acquire);
@@ -110,17 +125,11 @@ void HostStream::execute(const Record& r) {
   // After a failure the stream only completes fences, so that nobody waits for ever.
   const bool skip = failed_.load(std::memory_order_relaxed);
   switch (r.kind) {
-    case Kind::wait:
-      r.fence.wait_done();
-      return;
-    case Kind::record:
-      FenceRing::complete(r.fence);
-      return;
+    case Kind::wait: r.fence.wait_done(); return;
+    case Kind::record: FenceRing::complete(r.fence); return;
     case Kind::copy:
-    case Kind::launch:
-      break;
-    case Kind::stop:
-      return;
+    case Kind::launch: break;
+    case Kind::stop: return;
   }
   if (skip) return;
   maybe_delay();
@@ -128,7 +137,7 @@ void HostStream::execute(const Record& r) {
     if (r.kind == Kind::copy) {
       run_copy(r.copy);
     } else {
-      const ThreadPool::Turn turn(context_.pool);
+      const ThreadPool::Turn turn(turns_);
       r.launch.fn(&context_, r.launch.args);
     }
   } catch (...) {
@@ -141,7 +150,7 @@ void HostStream::run_copy(const Copy& c) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   {
-    const ThreadPool::Turn turn(context_.pool);
+    const ThreadPool::Turn turn(turns_);
     const auto blocks = static_cast<uint32_t>((c.bytes + kCopyBlock - 1) / kCopyBlock);
     context_.pool.parallel_for(blocks, [&c](uint32_t i) {
       const size_t begin = i * kCopyBlock;
@@ -152,7 +161,8 @@ void HostStream::run_copy(const Copy& c) {
   }
   if (rate_.bytes_per_second > 0 || rate_.latency_seconds > 0) {
     double seconds = rate_.latency_seconds;
-    if (rate_.bytes_per_second > 0) seconds += static_cast<double>(c.bytes) / rate_.bytes_per_second;
+    if (rate_.bytes_per_second > 0)
+      seconds += static_cast<double>(c.bytes) / rate_.bytes_per_second;
     std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
                                               std::chrono::duration<double>(seconds)));
   }

@@ -11,14 +11,21 @@
 namespace strata {
 
 /// Records live in a ring; the issuer writes at one end, the worker reads at the other. Each slot
-/// has its own sequence word, so reusing a slot orders the issuer only after that slot's old record.
+/// has its own sequence word, so reusing a slot orders the issuer only after that slot's old
+/// record.
 class HostStream final : public Stream {
  public:
-  HostStream(ThreadPool&, LinkRate, uint64_t delay_seed, uint32_t max_delay_microseconds);
+  /// `first_record`: where the 32-bit count of records starts; tests begin shortly before it wraps.
+  HostStream(ThreadPool&, LinkRate, uint64_t delay_seed, uint32_t max_delay_microseconds,
+             uint32_t first_record = 0);
   ~HostStream() override;
 
   /// Rethrows on the issuer what a record threw on the worker.
   void rethrow();
+  /// As `record`, also after a failure: memory must outlive the worker all the same.
+  Fence record_always();
+  /// Runs what is queued and ends the worker; the fences stay valid.
+  void stop() noexcept;
 
  private:
   enum class Kind : uint8_t { wait, copy, launch, record, stop };
@@ -55,12 +62,19 @@ class HostStream final : public Stream {
   void run_copy(const Copy&);
   void maybe_delay();
 
+  ThreadPool& turns_;
+  /// Under ThreadSanitizer only, see `context_`.
+  std::unique_ptr<ThreadPool> own_pool_;
+  /// What kernels get. A pool's threads carry what they did for one stream into their work for the
+  /// next, and from there to its worker: an order that nothing promises, which would hide a missing
+  /// fence wait from ThreadSanitizer. It therefore sees a pool per stream.
   HostContext context_;
   LinkRate rate_;
   uint64_t delay_state_;
   uint32_t max_delay_microseconds_;
   std::unique_ptr<Record[]> ring_;
-  uint32_t head_ = 0;                  // next record to write; issuer only
+  uint32_t first_record_;
+  uint32_t head_;                       // next record to write; issuer only
   std::atomic<uint32_t> published_{0};  // bumped at each push; the worker sleeps on it
   FenceRing fences_;
   std::atomic<bool> failed_{false};

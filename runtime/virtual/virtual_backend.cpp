@@ -33,7 +33,7 @@ class VirtualStream final : public Stream {
   Fence do_record() override {
     const Fence f = fences_.acquire();
     f.slot()->time = clock_;
-    FenceRing::complete(f);
+    FenceRing::mark_done(f);
     return f;
   }
 
@@ -74,8 +74,7 @@ Stream& VirtualBackend::stream(Resource r) { return *streams_[static_cast<size_t
 
 Arena VirtualBackend::allocate(Tier, size_t bytes) {
   if (bytes == 0) return {};
-  void* p =
-      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw OutOfMemory("no address range of that size for a virtual arena");
   return {static_cast<std::byte*>(p), bytes, [](std::byte* b, size_t n) { munmap(b, n); }};
 }

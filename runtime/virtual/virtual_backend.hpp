@@ -9,12 +9,13 @@ namespace strata {
 
 /// Rates that turn costs into seconds.
 struct VirtualRates {
-  double flops_per_second = 1e11;       // compute
+  double flops_per_second = 1e11;         // compute
   double memory_bytes_per_second = 1e10;  // element-wise kernels and updates
   double h2d_bytes_per_second = 1e10;
   double d2h_bytes_per_second = 1e10;
-  double latency_seconds = 1e-6;  // of every record
-  /// Not 0: every record takes a random multiple in [0, 8) of its time, drawn from this seed.
+  double latency_seconds = 1e-6;  // of every copy and launch
+  /// Not 0: every copy and launch takes a random multiple in [0, 8) of its time, drawn from this
+  /// seed.
   uint64_t delay_seed = 0;
 };
 
