@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
 
 namespace strata {
 
@@ -17,9 +18,28 @@ namespace {
 
 uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+/// Far above any network; products of sizes below it do not overflow.
+constexpr int64_t kMaxElems = int64_t{1} << 48;
+
+void check_shape(const ParamSpec& p) {
+  int64_t n = 1;
+  for (const int64_t d : p.shape) {
+    if (d <= 0 || d > kMaxElems / n) {
+      throw ConfigError("parameter " + p.name + " has a size of " + std::to_string(d) +
+                        " in its shape; sizes are positive and a tensor has at most 2^48 elements");
+    }
+    n *= d;
+  }
+}
+
+void check_ranks(uint32_t ranks) {
+  if (ranks == 0) throw ConfigError("a shard group has at least one rank");
+}
+
 void check(std::span<const ParamSpec> params, const LayoutOptions& o) {
+  check_ranks(o.ranks);
   const uint64_t quantum = ChunkLayout::kQuantum * o.ranks;
-  if (o.ranks == 0 || o.chunk_elems == 0 || o.chunk_elems % quantum != 0) {
+  if (o.chunk_elems == 0 || o.chunk_elems % quantum != 0) {
     throw ConfigError("chunk size of " + std::to_string(o.chunk_elems) +
                       " elements is not a positive multiple of " + std::to_string(quantum) +
                       " (2048 elements for each of " + std::to_string(o.ranks) +
@@ -28,14 +48,15 @@ void check(std::span<const ParamSpec> params, const LayoutOptions& o) {
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const ParamSpec& p = params[i];
-    if (p.elems() == 0) throw ConfigError("parameter " + p.name + " has no elements");
+    check_shape(p);
     if (!p.tied_to) continue;
     const ParamId t = *p.tied_to;
     if (t >= i || params[t].tied_to || params[t].elems() != p.elems() ||
-        params[t].dtype != p.dtype || params[t].group != p.group) {
+        params[t].dtype != p.dtype || params[t].group != p.group ||
+        params[t].trainable != p.trainable) {
       throw ConfigError("parameter " + p.name +
                         " is tied to something that is not an earlier, untied parameter of the "
-                        "same size, dtype and group");
+                        "same size, dtype, group and trainability");
     }
   }
 }
@@ -87,8 +108,12 @@ struct Packer {
 };
 
 Packer pack(std::span<const ParamSpec> params, uint64_t chunk_elems) {
-  Packer packer{.chunk_elems = chunk_elems, .classes = {}, .chunk_class = {}, .spanned = {},
-                .pieces = {}, .open = {}};
+  Packer packer{.chunk_elems = chunk_elems,
+                .classes = {},
+                .chunk_class = {},
+                .spanned = {},
+                .pieces = {},
+                .open = {}};
   for (ParamId i = 0; i < params.size(); ++i) {
     if (!params[i].tied_to) packer.place(i, params[i]);
   }
@@ -120,14 +145,18 @@ ChunkLayout ChunkLayout::build(std::span<const ParamSpec> params, const LayoutOp
   l.classes_ = std::move(packer.classes);
   l.chunk_class_ = std::move(packer.chunk_class);
   l.spanned_ = std::move(packer.spanned);
-  group(packer.pieces, params.size(), [](const Piece& p) { return p.param; }, l.by_param_,
-        l.param_begin_);
-  group(packer.pieces, l.chunk_class_.size(), [](const Piece& p) { return p.chunk; }, l.by_chunk_,
-        l.chunk_begin_);
+  group(
+      packer.pieces, params.size(), [](const Piece& p) { return p.param; }, l.by_param_,
+      l.param_begin_);
+  group(
+      packer.pieces, l.chunk_class_.size(), [](const Piece& p) { return p.chunk; }, l.by_chunk_,
+      l.chunk_begin_);
   return l;
 }
 
 uint64_t ChunkLayout::search_chunk_elems(std::span<const ParamSpec> params, uint32_t ranks) {
+  check_ranks(ranks);
+  for (const ParamSpec& p : params) check_shape(p);
   const uint64_t quantum = kQuantum * ranks;
   std::vector<uint64_t> matrices;
   uint64_t total = 0;
@@ -176,22 +205,22 @@ std::pair<uint64_t, uint64_t> ChunkLayout::shard(uint32_t rank) const noexcept {
 double ChunkLayout::padding() const noexcept {
   uint64_t used = 0;
   for (const Piece& p : by_chunk_) used += p.elems;
+  if (used == 0) return 0;
   return static_cast<double>(chunks() * chunk_elems()) / static_cast<double>(used) - 1;
 }
 
-uint64_t ChunkLayout::hash() const noexcept {
-  uint64_t h = 0xcbf29ce484222325u;
-  const auto mix = [&h](uint64_t x) { h = (h ^ x) * 0x100000001b3u; };
-  mix(options_.chunk_elems);
-  mix(options_.ranks);
+uint64_t ChunkLayout::hash() const {
+  Hasher h;
+  h.number(options_.chunk_elems);
+  h.number(options_.ranks);
   for (const Piece& p : by_chunk_) {
-    mix(p.param);
-    mix(p.chunk);
-    mix(p.param_offset);
-    mix(p.chunk_offset);
-    mix(p.elems);
+    h.number(p.param);
+    h.number(p.chunk);
+    h.number(p.param_offset);
+    h.number(p.chunk_offset);
+    h.number(p.elems);
   }
-  return h;
+  return h.digest();
 }
 
 }  // namespace strata

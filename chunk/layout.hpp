@@ -39,7 +39,8 @@ class ChunkLayout {
   static constexpr uint64_t kQuantum = 2048;
 
   /// Throws ConfigError when `chunk_elems` is not a positive multiple of 2048 * ranks, or a
-  /// parameter is empty or tied to something it cannot share storage with.
+  /// parameter is empty, has a size that is not positive, or is tied to something it cannot share
+  /// storage with.
   static ChunkLayout build(std::span<const ParamSpec>, const LayoutOptions&);
   /// The chunk size, in elements, with the least padding between the largest matrix (embeddings,
   /// more than 8 times the median matrix, left out) and a quarter more.
@@ -61,7 +62,7 @@ class ChunkLayout {
   bool in_span(ChunkId c) const noexcept { return spanned_[c]; }
   /// Elements of all chunks over elements of all tensors, minus 1.
   double padding() const noexcept;
-  uint64_t hash() const noexcept;
+  uint64_t hash() const;
 
  private:
   std::vector<ParamSpec> params_;

@@ -43,7 +43,9 @@ void ChunkTable::create(ObjId id, Place home) {
 
 void ChunkTable::attach(ObjId id, Place p, const UnitList& units) {
   Object& o = get(id);
-  if (!o.exists || o.at(p).present()) fail(id, "units attached where a copy is", p);
+  if (!o.exists) fail(id, "units attached to an object that was not created", p);
+  if (o.at(p).present()) fail(id, "units attached where a copy is", p);
+  if (units.count == 0 || units.count > UnitList::kMax) fail(id, "attached without units", p);
   o.copies[static_cast<size_t>(p)] = {units, 0};
   note(id, Event::attach, p);
 }
@@ -65,6 +67,7 @@ void ChunkTable::written(ObjId id, Place p) {
 
 void ChunkTable::kill(ObjId id) {
   Object& o = get(id);
+  if (!o.exists) fail(id, "an object that was not created was killed", o.home);
   o.version = 0;
   for (Copy& c : o.copies) c.version = 0;
   note(id, Event::kill, o.home);
@@ -87,7 +90,9 @@ UnitList ChunkTable::detach(ObjId id, Place p) {
 }
 
 void ChunkTable::pin(ObjId id) {
-  ++get(id).pins;
+  Object& o = get(id);
+  if (!o.exists || o.pins == UINT16_MAX) fail(id, "cannot be pinned", Place::device);
+  ++o.pins;
   note(id, Event::pin, Place::device);
 }
 
