@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
 #include "train/tokenizer.hpp"
 #include "train/tokenizer_utf8.hpp"
 
@@ -13,9 +14,9 @@ namespace {
 
 constexpr size_t kPiece = size_t{1} << 16;
 
-/// Checks every file on its own (a character may not straddle two) and returns FNV-1a of all bytes.
+/// Checks every file on its own (a character may not straddle two) and hashes all bytes.
 uint64_t check_text(const ConcatenatedFiles& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
+  Hasher hash;
   std::vector<uint8_t> buffer(kPiece);
   for (const auto& file : text.files()) {
     Utf8Validator utf8;
@@ -24,7 +25,7 @@ uint64_t check_text(const ConcatenatedFiles& text) {
       const auto piece = std::span(buffer).first(std::min<uint64_t>(kPiece, file.bytes - done));
       text.read(file.first + done, piece);
       bad = utf8.feed(piece);
-      for (uint8_t byte : piece) hash = (hash ^ byte) * 0x100000001b3u;
+      hash.bytes(piece.data(), piece.size());
       done += piece.size();
     }
     if (!bad) bad = utf8.finish();
@@ -35,7 +36,7 @@ uint64_t check_text(const ConcatenatedFiles& text) {
                       file.path, *bad));
     }
   }
-  return hash;
+  return hash.digest();
 }
 
 ConcatenatedFiles open_text(std::span<const std::string> arguments, uint64_t model_vocabulary) {
