@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "offload/step_record.hpp"
+#include "runtime/hash.hpp"
 
 namespace strata {
 
@@ -11,24 +12,24 @@ const char* name_of(Act a) noexcept {
   return kNames[static_cast<size_t>(a)];
 }
 
-uint64_t Plan::hash() const noexcept {
-  uint64_t h = 0xcbf29ce484222325u;
-  const auto mix = [&h](uint64_t x) { h = (h ^ x) * 0x100000001b3u; };
-  for (const char c : policy) mix(static_cast<uint64_t>(c));
+uint64_t Plan::hash() const {
+  Hasher h;
+  h.text(policy);
   for (const ChunkPlacement& c : chunks) {
-    mix(static_cast<uint64_t>(c.home) * 2 + static_cast<uint64_t>(c.keep_weight));
+    h.number(static_cast<uint64_t>(c.home) * 2 + static_cast<uint64_t>(c.keep_weight));
   }
-  mix(device_units);
-  mix(host_units);
+  h.number(device_units);
+  h.number(host_units);
   for (const auto& list : actions) {
+    h.number(list.size());
     for (const Action& a : list) {
-      mix(static_cast<uint64_t>(a.act));
-      mix(a.object.chunk);
-      mix(static_cast<uint64_t>(a.object.plane));
-      mix(a.issue_before);
+      h.number(static_cast<uint64_t>(a.act));
+      h.number(a.object.chunk);
+      h.number(static_cast<uint64_t>(a.object.plane));
+      h.number(a.issue_before);
     }
   }
-  return h;
+  return h.digest();
 }
 
 WindowMap::WindowMap(const ChunkLayout& layout, const StateShape& shape)

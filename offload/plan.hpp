@@ -51,7 +51,7 @@ struct Plan {
   /// One list a program, ascending by `issue_before`.
   std::vector<std::vector<Action>> actions;
 
-  uint64_t hash() const noexcept;
+  uint64_t hash() const;
 };
 
 /// Fixed device units of objects in windows: (chunk, plane) -> first unit.

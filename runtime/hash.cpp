@@ -1,0 +1,21 @@
+#include "runtime/hash.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace strata {
+
+struct Hasher::State {
+  XXH3_state_t xxh;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh); }
+Hasher::~Hasher() = default;
+void Hasher::bytes(const void* data, size_t size) { XXH3_64bits_update(&state_->xxh, data, size); }
+void Hasher::text(std::string_view s) {
+  number(s.size());
+  bytes(s.data(), s.size());
+}
+uint64_t Hasher::digest() const { return XXH3_64bits_digest(&state_->xxh); }
+
+}  // namespace strata

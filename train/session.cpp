@@ -1,0 +1,151 @@
+#include "train/session.hpp"
+
+#include "models/registry.hpp"
+#include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
+
+namespace strata {
+namespace {
+
+uint64_t chunk_elems_of(const SessionConfig& c, const Model& model) {
+  if (c.chunk_bytes == 0) return ChunkLayout::search_chunk_elems(model.params(), 1);
+  const uint64_t elems = c.chunk_bytes / size_of(c.dtype);
+  constexpr uint64_t q = ChunkLayout::kQuantum;
+  return std::max(q, (elems + q - 1) / q * q);
+}
+
+}  // namespace
+
+Workload::Workload(const SessionConfig& config) : config_(config) {
+  model_ = make_model(config.model, {config.shape, config.dtype, config.threads});
+  layout_ = ChunkLayout::build(model_->params(), {chunk_elems_of(config, *model_), 1});
+  Schedule schedule{config.shape.micro_batches, {}};
+  for (uint32_t b = 0; b < model_->blocks(); ++b) {
+    schedule.recompute.push_back(config.recompute && model_->recomputable(b));
+  }
+  const auto lower = [&](Mode mode, const Schedule& s) {
+    programs_.push_back(
+        std::make_unique<Program>(Program::lower(trace_model(*model_, mode), *layout_, s)));
+  };
+  lower(Mode::train, schedule);
+  if (config.evaluates) lower(Mode::eval, {1, {}});
+  updater_ = make_updater(config.optimizer, layout_->params());
+  policy_ = make_policy(config.policy);
+  shape_.emplace(*layout_, *programs_.front(), config.optimizer);
+}
+
+PlanInput Workload::plan_input(const Budgets& budgets) const {
+  std::vector<const Program*> programs;
+  for (const auto& p : programs_) programs.push_back(p.get());
+  return {*layout_, *shape_, std::move(programs), *policy_, *updater_, budgets, config_.clip, {}};
+}
+
+uint64_t Workload::state_bytes() const noexcept {
+  uint64_t units = 0;
+  for (ChunkId c = 0; c < layout_->chunks(); ++c) units += shape_->chunk_units(c);
+  return units * shape_->unit_bytes();
+}
+
+uint64_t Workload::weight_bytes() const noexcept {
+  return layout_->chunks() * shape_->unit_bytes();
+}
+
+std::string Workload::numerics_key(uint64_t data_hash) const {
+  const SessionConfig& c = config_;
+  const auto number = [](double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", x);
+    return std::string(text);
+  };
+  std::string key =
+      "model=" + model_name(c.model) + " dtype=" + name_of(c.dtype) +
+      " batch=" + std::to_string(c.shape.batch) + " seq=" + std::to_string(c.shape.seq) +
+      " accum=" + std::to_string(c.shape.micro_batches) + " seed=" + std::to_string(c.seed) +
+      " data=" + std::to_string(data_hash) + " clip=" + number(c.clip);
+  const OptimizerConfig& o = c.optimizer;
+  key += o.kind == OptimizerKind::adamw
+             ? " adamw=" + number(o.beta1) + "," + number(o.beta2) + "," + number(o.eps)
+             : " sgd=" + number(o.momentum);
+  return key + " decay=" + number(o.weight_decay) + " ranks=1 kernels=" + kernel_set();
+}
+
+Session::Session(const Workload& workload, const PlanResult& plan, const Budgets& budgets,
+                 const RunOptions& options)
+    : workload_(workload),
+      plan_(plan.plan),
+      input_(workload.plan_input(budgets)),
+      ledger_(budgets.bytes) {
+  if (!plan.fits) throw DoesNotFit(describe_shortfall(plan));
+  for (size_t t = 0; t < kTiers; ++t) {
+    external_.push_back(
+        ledger_.reserve(static_cast<Tier>(t), Category::external, budgets.external[t]));
+  }
+  backend_ = std::make_unique<HostBackend>(HostBackendOptions{
+      workload.config().threads, options.h2d, options.d2h, options.delay_seed, 200});
+  EngineOptions engine;
+  engine.clip = workload.config().clip;
+  engine.log = options.log;
+  engine.mutations = options.mutations;
+  engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, input_.policy,
+                                     input_.updater, input_.programs, ledger_, engine);
+  engine_->zero_state();
+  const ChunkLayout& layout = workload.layout();
+  for (ParamId p = 0; p < layout.params().size(); ++p) {
+    if (layout.storage_of(p) != p) continue;
+    engine_->set_weight(p, [&](uint64_t begin, uint64_t n, float* out) {
+      workload.model().initialize(p, workload.config().seed, begin, n, out);
+    });
+  }
+}
+
+Session::~Session() = default;
+
+void Session::run(Mode mode, const TokenBatch& batch, const StepParams& params) {
+  Model& model = workload_.model();
+  model.set_batch(batch);
+  engine_->begin(static_cast<uint32_t>(mode), params);
+  for (const BlockCall& call : workload_.program(mode).calls()) {
+    model.run(*engine_, call.kind, call.block, mode);
+  }
+  engine_->end();
+}
+
+void Session::step(const TokenBatch& batch, const StepParams& params) {
+  run(Mode::train, batch, params);
+}
+
+double Session::evaluate(const TokenBatch& batch) {
+  run(Mode::eval, batch, {});
+  return engine_->evaluation_loss();
+}
+
+std::vector<Plane> state_planes(const Workload& w, ParamId p) {
+  std::vector<Plane> planes = {Plane::weight};
+  if (!w.program(Mode::train).has_gradient(p)) return planes;
+  const ChunkId chunk = w.layout().of_param(p).front().chunk;
+  for (const Plane plane : {Plane::remainder, Plane::m, Plane::v}) {
+    if (w.shape().units({chunk, plane}) != 0) planes.push_back(plane);
+  }
+  return planes;
+}
+
+uint64_t Session::state_hash() {
+  Hasher hash;
+  std::vector<std::byte> bytes;
+  const ChunkLayout& layout = workload_.layout();
+  for (ParamId p = 0; p < layout.params().size(); ++p) {
+    if (layout.storage_of(p) != p) continue;
+    for (const Plane plane : state_planes(workload_, p)) {
+      const bool fp32 = plane == Plane::m || plane == Plane::v;
+      bytes.resize(layout.params()[p].elems() * (fp32 ? 4
+                                                 : plane == Plane::remainder
+                                                     ? 2
+                                                     : size_of(workload_.config().dtype)));
+      engine_->read(p, plane, bytes.data());
+      hash.bytes(bytes.data(), bytes.size());
+    }
+  }
+  return hash.digest();
+}
+
+}  // namespace strata

@@ -1,0 +1,102 @@
+// One training configuration: lowered, planned, and then run.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "models/model.hpp"
+#include "offload/planner.hpp"
+#include "runtime/host/host_backend.hpp"
+
+namespace strata {
+
+struct SessionConfig {
+  std::string model = "gpt2";
+  BatchShape shape;
+  DType dtype = DType::f32;
+  bool recompute = false;
+  OptimizerConfig optimizer;
+  double clip = 1.0;
+  uint64_t seed = 1;
+  std::string policy = "lru";
+  /// Bytes of a chunk's weight plane; 0: searched.
+  uint64_t chunk_bytes = 0;
+  uint32_t threads = 1;
+  /// Whether an evaluation program is planned too.
+  bool evaluates = true;
+};
+
+/// The pure part: model, layout, programs, policy. Allocates nothing of the model's size.
+class Workload {
+ public:
+  /// Throws ConfigError.
+  explicit Workload(const SessionConfig&);
+  Workload(const Workload&) = delete;
+
+  const SessionConfig& config() const noexcept { return config_; }
+  Model& model() const noexcept { return *model_; }
+  const ChunkLayout& layout() const noexcept { return *layout_; }
+  const StateShape& shape() const noexcept { return *shape_; }
+  const Program& program(Mode m) const { return *programs_.at(static_cast<size_t>(m)); }
+  PlanInput plan_input(const Budgets&) const;
+  PlanResult plan(const Budgets& b) const { return make_plan(plan_input(b)); }
+  /// Bytes of all weights, gradients and records.
+  uint64_t state_bytes() const noexcept;
+  uint64_t weight_bytes() const noexcept;
+  /// What decides the bits of a run, as text; placement, budgets and threads are not in it.
+  std::string numerics_key(uint64_t data_hash) const;
+
+ private:
+  SessionConfig config_;
+  std::unique_ptr<Model> model_;
+  std::optional<ChunkLayout> layout_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<Policy> policy_;
+  std::optional<StateShape> shape_;
+};
+
+struct RunOptions {
+  uint64_t delay_seed = 0;
+  LinkRate h2d, d2h;
+  IssueLog* log = nullptr;
+  Mutations mutations;
+};
+
+/// A planned workload with its memory, on the host backend.
+class Session {
+ public:
+  /// Throws DoesNotFit, before allocating, when the plan does not fit.
+  Session(const Workload&, const PlanResult&, const Budgets&, const RunOptions& = {});
+  ~Session();
+
+  /// Issues one training step. `batch` must stay as it is until the step after next is issued.
+  void step(const TokenBatch& batch, const StepParams& params);
+  /// The outcome of the step `back` (0 or 1) before the newest.
+  StepResult result(uint32_t back) { return engine_->result(back); }
+  /// Sum of token losses of one micro-batch.
+  double evaluate(const TokenBatch& batch);
+  void flush() { engine_->flush(); }
+
+  Engine& engine() noexcept { return *engine_; }
+  const Ledger& ledger() const noexcept { return ledger_; }
+  HostBackend& backend() noexcept { return *backend_; }
+  /// Hash over every tensor's weights, remainders and records, as stored.
+  uint64_t state_hash();
+
+ private:
+  void run(Mode, const TokenBatch&, const StepParams&);
+
+  const Workload& workload_;
+  Plan plan_;
+  PlanInput input_;
+  Ledger ledger_;
+  std::vector<Reservation> external_;
+  std::unique_ptr<HostBackend> backend_;
+  std::unique_ptr<Engine> engine_;
+};
+
+/// Planes of a parameter that make its state: weight, and remainder, m, v where it is trained.
+std::vector<Plane> state_planes(const Workload&, ParamId);
+
+}  // namespace strata
