@@ -17,9 +17,9 @@ namespace strata::host {
 
 namespace {
 
-/// Blocks of 128 rows keep a product efficient; shorter sequences are halved so that the mask still
-/// saves work.
-size_t block_of(size_t seq) { return seq >= 256 ? 128 : std::max<size_t>(16, (seq + 1) / 2); }
+/// Small blocks let the mask save more work, large ones keep a product efficient; on matrix units
+/// (bf16) the latter weighs more.
+size_t block_of(DType t, size_t seq) { return std::min<size_t>(t == DType::f32 ? 64 : 128, seq); }
 
 /// Hands out parts of a scratch area; with a null base it only counts.
 class Carver {
@@ -38,12 +38,22 @@ class Carver {
   size_t used_ = 0;
 };
 
+constexpr size_t kLine = 64;
+constexpr size_t kAhead = 16;  // rows
+
 /// Copies `width` elements of each row, from rows `ld` elements apart to dense ones.
 void pack_rows(DType t, void* to, const void* from, size_t ld, size_t rows, size_t width) {
   const size_t bytes = width * size_of(t);
   auto* dst = static_cast<std::byte*>(to);
   const auto* src = static_cast<const std::byte*>(from);
-  for (size_t r = 0; r < rows; ++r) std::memcpy(dst + r * bytes, src + r * ld * size_of(t), bytes);
+  const size_t stride = ld * size_of(t);
+  for (size_t r = 0; r < rows; ++r, dst += bytes, src += stride) {
+    // Rows are too far apart for the hardware to fetch ahead.
+    for (size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(src + kAhead * stride + i);
+    size_t i = 0;
+    for (; i + kLine <= bytes; i += kLine) std::memcpy(dst + i, src + i, kLine);
+    std::memcpy(dst + i, src + i, bytes - i);
+  }
 }
 
 template <class P>
@@ -82,7 +92,7 @@ struct Attention::ForwardScratch {
 
 struct Attention::BackwardScratch {
   void *q, *k, *v, *dout;  // [seq, head]
-  float* delta;            // [seq]
+  float *shift, *delta;    // [seq]
   float *scores, *dp;      // [block, seq]
   void *p, *ds;            // [block, seq]; in fp32 the two above
   float* dq;               // [seq, head]
@@ -99,6 +109,7 @@ struct Attention::BackwardScratch {
     k = c.take<void>(head_bytes);
     v = c.take<void>(head_bytes);
     dout = c.take<void>(head_bytes);
+    shift = c.take<float>(s.seq * sizeof(float));
     delta = c.take<float>(s.seq * sizeof(float));
     scores = c.take<float>(elems * sizeof(float));
     dp = c.take<float>(elems * sizeof(float));
@@ -119,7 +130,7 @@ Attention::Attention(const AttentionShape& s) : shape_(s) {
                     s.batch, s.seq, s.width, s.heads));
   }
   head_ = s.width / s.heads;
-  block_ = std::min(block_of(s.seq), s.seq);
+  block_ = block_of(s.dtype, s.seq);
   scale_ = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_)));
   const auto hd = static_cast<int64_t>(head_);
   const auto seq = static_cast<int64_t>(s.seq);
@@ -199,7 +210,7 @@ void Attention::forward_head(const AttentionForward& args, size_t task, size_t f
                      .scale = scale_});
     blocks_[b].context->run(w.p, w.v, w.context, w.product);
     scale_rows(t, offset(args.out, (row0 + begin) * width + column, t), width, w.context, w.inverse,
-               rows, head_);
+               1.0f, rows, head_);
   }
 }
 
@@ -223,11 +234,11 @@ void Attention::backward_head(const AttentionBackward& args, size_t task,
   const void* qkv = offset(args.qkv, row0 * 3 * width + column, t);
   void* dqkv = offset(args.dqkv, row0 * 3 * width + column, t);
   const void* dout = offset(args.dout, row0 * width + column, t);
-  const float* lse = args.lse + task * seq;
   pack_rows(t, w.q, qkv, 3 * width, seq, head_);
   pack_rows(t, w.k, offset(qkv, width, t), 3 * width, seq, head_);
   pack_rows(t, w.v, offset(qkv, 2 * width, t), 3 * width, seq, head_);
   pack_rows(t, w.dout, dout, width, seq, head_);
+  shift_rows(w.shift, args.lse + task * seq, seq);
   dot_rows(t, w.delta, dout, offset(args.out, row0 * width + column, t), width, seq, head_);
   // Blocks of keys: dK and dV come whole from each, dQ adds up over them in block order.
   for (size_t b = 0; b < blocks_.size(); ++b) {
@@ -244,20 +255,20 @@ void Attention::backward_head(const AttentionBackward& args, size_t task,
                       .ds = w.ds,
                       .scores = w.scores,
                       .dp = w.dp,
-                      .lse = lse + begin,
+                      .shift = w.shift + begin,
                       .delta = w.delta + begin,
                       .rows = rows,
                       .cols = seq - begin,
                       .scale = scale_});
     block.key_gradient->run(w.p, later_dout, w.dkv, w.product);
-    scale_rows(t, offset(dqkv, begin * 3 * width + 2 * width, t), 3 * width, w.dkv, nullptr, rows,
-               head_);
+    scale_rows(t, offset(dqkv, begin * 3 * width + 2 * width, t), 3 * width, w.dkv, nullptr, 1.0f,
+               rows, head_);
     block.key_gradient->run(w.ds, q, w.dkv, w.product);
-    scale_rows(t, offset(dqkv, begin * 3 * width + width, t), 3 * width, w.dkv, nullptr, rows,
-               head_);
+    scale_rows(t, offset(dqkv, begin * 3 * width + width, t), 3 * width, w.dkv, nullptr, scale_,
+               rows, head_);
     block.query_gradient->run(w.ds, k, w.dq + begin * head_, w.product);
   }
-  scale_rows(t, dqkv, 3 * width, w.dq, nullptr, seq, head_);
+  scale_rows(t, dqkv, 3 * width, w.dq, nullptr, scale_, seq, head_);
 }
 
 const Attention& attention(const AttentionShape& shape) {

@@ -20,6 +20,20 @@ namespace {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
+// Probabilities and their gradients are rounded for one product only: to nearest with ties away
+// from zero, half the work of ties to even. NaN needs no check: all inputs come from bf16 values
+// here, and the payload of a NaN among them cannot carry into the sign.
+template <class D>
+HWY_INLINE void put(D d, hn::VFromD<D> v, Bf16* p) {
+  const hn::RebindToUnsigned<D> du;
+  const auto rounded = hn::Add(hn::BitCast(du, v), hn::Set(du, 0x8000u));
+  kernels::HWY_NAMESPACE::store_halves(d, hn::ShiftRight<16>(rounded), &p->bits);
+}
+template <class D>
+HWY_INLINE void put(D d, hn::VFromD<D> v, float* p) {
+  store(d, v, p);
+}
+
 template <class D>
 HWY_INLINE size_t max_lanes(D d, const float* s, size_t seen, float& max, size_t i, size_t n) {
   const size_t step = hn::Lanes(d);
@@ -51,35 +65,48 @@ HWY_INLINE size_t exp_lanes(D d, T* p, const float* s, float factor, float shift
     const auto e1 = exp2(d, hn::MulSub(load(d, s + i + step), f, c));
     sums.a = hn::Add(sums.a, e0);
     sums.b = hn::Add(sums.b, e1);
-    store(d, e0, p + i);
-    store(d, e1, p + i + step);
+    put(d, e0, p + i);
+    put(d, e1, p + i + step);
   }
   for (; i < seen && i + step <= n; i += step) {
     const auto e = exp2(d, hn::MulSub(load(d, s + i), f, c));
     const auto kept = hn::IfThenElseZero(hn::FirstN(d, seen - i), e);
     sums.c = hn::Add(sums.c, kept);
-    store(d, kept, p + i);
+    put(d, kept, p + i);
   }
   sum += sums.total(d);
-  for (; i + step <= n && i >= seen; i += step) store(d, hn::Zero(d), p + i);
+  for (; i + step <= n && i >= seen; i += step) put(d, hn::Zero(d), p + i);
   return i;
 }
+
+/// Rows whose maxima are found before their exponentials, so that no row waits for its own.
+constexpr size_t kBatch = 8;
 
 template <class T>
 void forward_block(const SoftmaxForward& a) {
   const float factor = a.scale * kLog2e;
-  for (size_t r = 0; r < a.rows; ++r) {
-    const float* s = a.scores + r * a.cols;
-    T* p = static_cast<T*>(a.p) + r * a.cols;
-    const size_t seen = a.first_row + r + 1;
-    float max = kLowest;
-    max_lanes(One(), s, seen, max, max_lanes(Full(), s, seen, max, 0, a.cols), seen);
-    const float shift = max * factor;
-    float sum = 0;
-    const size_t i = exp_lanes(Full(), p, s, factor, shift, seen, sum, 0, a.cols);
-    exp_lanes(One(), p, s, factor, shift, seen, sum, i, a.cols);
-    a.inverse[r] = 1.0f / sum;
-    a.lse[r] = max * a.scale + static_cast<float>(std::log(static_cast<double>(sum)));
+  const auto seen = [&](size_t r) { return a.first_row + r + 1; };
+  for (size_t begin = 0; begin < a.rows; begin += kBatch) {
+    const size_t end = std::min(begin + kBatch, a.rows);
+    float max[kBatch], sum[kBatch];
+    for (size_t r = begin; r < end; ++r) {
+      const float* s = a.scores + r * a.cols;
+      float& m = max[r - begin] = kLowest;
+      max_lanes(One(), s, seen(r), m, max_lanes(Full(), s, seen(r), m, 0, a.cols), seen(r));
+    }
+    for (size_t r = begin; r < end; ++r) {
+      const float* s = a.scores + r * a.cols;
+      T* p = static_cast<T*>(a.p) + r * a.cols;
+      const float shift = max[r - begin] * factor;
+      float& total = sum[r - begin] = 0;
+      const size_t i = exp_lanes(Full(), p, s, factor, shift, seen(r), total, 0, a.cols);
+      exp_lanes(One(), p, s, factor, shift, seen(r), total, i, a.cols);
+    }
+    for (size_t r = begin; r < end; ++r) {
+      a.inverse[r] = 1.0f / sum[r - begin];
+      const double log_sum = std::log(static_cast<double>(sum[r - begin]));
+      a.lse[r] = max[r - begin] * a.scale + static_cast<float>(log_sum);
+    }
   }
 }
 
@@ -92,16 +119,14 @@ struct BackwardRow {
   T* ds;
   const float* scores;
   const float* dp;
-  const float* lse;
+  const float* shift;
   const float* delta;
-  float scale;
+  float factor;
 
   /// The probabilities and score gradients of the vector at i, before masking.
   HWY_INLINE void at(D d, size_t i, hn::VFromD<D>& prob, hn::VFromD<D>& grad) const {
-    const auto lse2 = hn::Mul(load(d, lse + i), hn::Set(d, kLog2e));
-    prob = exp2(d, hn::MulSub(load(d, scores + i), hn::Set(d, scale * kLog2e), lse2));
-    const auto centred = hn::Sub(load(d, dp + i), load(d, delta + i));
-    grad = hn::Mul(hn::Mul(prob, hn::Set(d, scale)), centred);
+    prob = exp2(d, hn::MulSub(load(d, scores + i), hn::Set(d, factor), load(d, shift + i)));
+    grad = hn::Mul(prob, hn::Sub(load(d, dp + i), load(d, delta + i)));
   }
 };
 
@@ -119,14 +144,14 @@ HWY_INLINE size_t backward_lanes(D d, const BackwardRow<D, T>& row, size_t hidde
       prob = hn::IfThenZeroElse(mask, prob);
       grad = hn::IfThenZeroElse(mask, grad);
     }
-    store(d, prob, row.p + i);
-    store(d, grad, row.ds + i);
+    put(d, prob, row.p + i);
+    put(d, grad, row.ds + i);
   }
   for (; i + step <= n; i += step) {
     hn::VFromD<D> prob, grad;
     row.at(d, i, prob, grad);
-    store(d, prob, row.p + i);
-    store(d, grad, row.ds + i);
+    put(d, prob, row.p + i);
+    put(d, grad, row.ds + i);
   }
   return i;
 }
@@ -137,14 +162,24 @@ void backward_block(const SoftmaxBackward& a) {
     const size_t at = r * a.cols;
     T* p = static_cast<T*>(a.p) + at;
     T* ds = static_cast<T*>(a.ds) + at;
-    const BackwardRow<Full, T> full{p, ds, a.scores + at, a.dp + at, a.lse, a.delta, a.scale};
-    const BackwardRow<One, T> one{p, ds, a.scores + at, a.dp + at, a.lse, a.delta, a.scale};
+    const BackwardRow<Full, T> full{p,       ds,      a.scores + at,   a.dp + at,
+                                    a.shift, a.delta, a.scale * kLog2e};
+    const BackwardRow<One, T> one{p,       ds,      a.scores + at,   a.dp + at,
+                                  a.shift, a.delta, a.scale * kLog2e};
     backward_lanes(One(), one, r, backward_lanes(Full(), full, r, 0, a.cols), a.cols);
   }
 }
 
 void backward_f32(const SoftmaxBackward& a) { backward_block<float>(a); }
 void backward_bf16(const SoftmaxBackward& a) { backward_block<Bf16>(a); }
+
+/// Asks for a row to come, which is too far away for the hardware to fetch ahead.
+template <int ForWriting, class T>
+HWY_INLINE void prefetch_row(const T* row, size_t width) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  for (size_t i = 0; i < width; i += kLine) __builtin_prefetch(row + i, ForWriting);
+}
+constexpr size_t kAhead = 8;  // rows
 
 template <class D, class T>
 HWY_INLINE size_t scale_lanes(D d, T* out, const float* x, float factor, size_t i, size_t n) {
@@ -156,23 +191,24 @@ HWY_INLINE size_t scale_lanes(D d, T* out, const float* x, float factor, size_t 
 }
 
 template <class T>
-void scale_block(void* out, size_t ldo, const float* x, const float* factor, size_t rows,
-                 size_t width) {
+void scale_block(void* out, size_t ldo, const float* x, const float* factor, float common,
+                 size_t rows, size_t width) {
   for (size_t r = 0; r < rows; ++r) {
     T* to = static_cast<T*>(out) + r * ldo;
     const float* from = x + r * width;
-    const float f = factor ? factor[r] : 1.0f;
+    prefetch_row<1>(to + kAhead * ldo, width);
+    const float f = factor ? factor[r] : common;
     scale_lanes(One(), to, from, f, scale_lanes(Full(), to, from, f, 0, width), width);
   }
 }
 
-void scale_f32(void* out, size_t ldo, const float* x, const float* factor, size_t rows,
-               size_t width) {
-  scale_block<float>(out, ldo, x, factor, rows, width);
+void scale_f32(void* out, size_t ldo, const float* x, const float* factor, float common,
+               size_t rows, size_t width) {
+  scale_block<float>(out, ldo, x, factor, common, rows, width);
 }
-void scale_bf16(void* out, size_t ldo, const float* x, const float* factor, size_t rows,
-                size_t width) {
-  scale_block<Bf16>(out, ldo, x, factor, rows, width);
+void scale_bf16(void* out, size_t ldo, const float* x, const float* factor, float common,
+                size_t rows, size_t width) {
+  scale_block<Bf16>(out, ldo, x, factor, common, rows, width);
 }
 
 template <class D, class T>
@@ -189,6 +225,8 @@ void dot_block(float* dots, const void* a, const void* b, size_t ld, size_t rows
   for (size_t r = 0; r < rows; ++r) {
     const T* x = static_cast<const T*>(a) + r * ld;
     const T* y = static_cast<const T*>(b) + r * ld;
+    prefetch_row<0>(x + kAhead * ld, width);
+    prefetch_row<0>(y + kAhead * ld, width);
     float total = 0;
     dot_lanes(One(), x, y, total, dot_lanes(Full(), x, y, total, 0, width), width);
     dots[r] = total;
@@ -229,9 +267,13 @@ void softmax_backward(const SoftmaxBackward& args) {
 }
 
 void scale_rows(DType dtype, void* out, size_t ldo, const float* x, const float* factor,
-                size_t rows, size_t width) {
+                float common, size_t rows, size_t width) {
   (dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(scale_f32) : HWY_DYNAMIC_DISPATCH(scale_bf16))(
-      out, ldo, x, factor, rows, width);
+      out, ldo, x, factor, common, rows, width);
+}
+
+void shift_rows(float* shift, const float* lse, size_t rows) {
+  for (size_t r = 0; r < rows; ++r) shift[r] = lse[r] * 1.44269504088896341f;
 }
 
 void dot_rows(DType dtype, float* dots, const void* a, const void* b, size_t ld, size_t rows,

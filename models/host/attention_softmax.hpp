@@ -25,21 +25,24 @@ void softmax_forward(const SoftmaxForward& args);
 struct SoftmaxBackward {
   DType dtype = DType::f32;
   void* p = nullptr;   ///< [rows, cols] of dtype: probabilities; may be `scores` itself in fp32
-  void* ds = nullptr;  ///< [rows, cols] of dtype: gradient of the unscaled scores,
-                       ///< p * (dp - delta) * scale; may be `dp` itself in fp32
+  void* ds = nullptr;  ///< [rows, cols] of dtype: gradient of the scaled scores, p * (dp - delta);
+                       ///< may be `dp` itself in fp32
   const float* scores = nullptr;
   const float* dp = nullptr;     ///< [rows, cols]: gradient of the probabilities
-  const float* lse = nullptr;    ///< [cols]
+  const float* shift = nullptr;  ///< [cols]: log-sum-exp of a query, times log2(e)
   const float* delta = nullptr;  ///< [cols]: dot product of a query's output and its gradient
   size_t rows = 0, cols = 0;
   float scale = 1.0f;
 };
 void softmax_backward(const SoftmaxBackward& args);
 
-/// out[r, :] = x[r, :] * factor[r] (1 where factor is null) from dense fp32 rows to rows of dtype
-/// that are `ldo` elements apart.
+/// out[r, :] = x[r, :] * factor[r], or * common when factor is null, from dense fp32 rows to rows
+/// of dtype that are `ldo` elements apart.
 void scale_rows(DType dtype, void* out, size_t ldo, const float* x, const float* factor,
-                size_t rows, size_t width);
+                float common, size_t rows, size_t width);
+
+/// shift[i] = lse[i] * log2(e).
+void shift_rows(float* shift, const float* lse, size_t rows);
 
 /// dots[r] = sum of a[r, :] * b[r, :] for rows of dtype, `ld` elements apart.
 void dot_rows(DType dtype, float* dots, const void* a, const void* b, size_t ld, size_t rows,

@@ -152,7 +152,7 @@ HWY_EXPORT(lookup_bf16);
 
 namespace {
 
-/// A table this large cannot be read outside, whatever the text was encoded with.
+/// A stray token would read or write outside the tables.
 void check_tokens(const int32_t* tokens, size_t count, size_t vocabulary) {
   for (size_t i = 0; i < count; ++i) {
     if (static_cast<uint32_t>(tokens[i]) >= vocabulary) {

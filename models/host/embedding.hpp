@@ -52,7 +52,7 @@ struct ScatteredRows {
 struct LookupGradient {
   DType dtype = DType::f32;
   DType accumulator_dtype = DType::f32;
-  ScatteredRows accumulator;
+  ScatteredRows accumulator{};
   const void* dx = nullptr;
   const int32_t* tokens = nullptr;
   void* scratch = nullptr;  ///< lookup_gradient_scratch bytes, 64-byte aligned

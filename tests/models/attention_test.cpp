@@ -4,6 +4,7 @@
 
 #include "runtime/errors.hpp"
 #include "tests/models/kernel_check.hpp"
+#include "tests/runtime/kernels/targets.hpp"
 
 namespace strata {
 namespace {
@@ -111,19 +112,28 @@ std::string label(const AttentionShape& s) {
          std::to_string(s.seq) + " D" + std::to_string(s.width) + " H" + std::to_string(s.heads);
 }
 
+void expect_reference(const AttentionShape& s) {
+  SCOPED_TRACE(label(s));
+  const Tensor qkv = Tensor::random(s.dtype, s.batch * s.seq * 3 * s.width, 1, 2.0);
+  const Tensor dout = Tensor::random(s.dtype, s.batch * s.seq * s.width, 2);
+  const Reference want = reference(s, qkv, dout);
+  const Result got = compute(s, qkv, dout, 2);
+  // In bf16 the probabilities and score gradients are rounded as well.
+  const double tolerance = s.dtype == DType::f32 ? 2e-6 : 8e-3;
+  EXPECT_LT(relative_error(got.out, want.out), tolerance);
+  EXPECT_LT(relative_error(got.lse, want.lse), 2e-6);
+  EXPECT_LT(relative_error(got.dqkv, want.dqkv), tolerance);
+}
+
 TEST(Attention, MatchesReferenceInDouble) {
-  for (const AttentionShape& s : all_shapes()) {
-    SCOPED_TRACE(label(s));
-    const Tensor qkv = Tensor::random(s.dtype, s.batch * s.seq * 3 * s.width, 1, 2.0);
-    const Tensor dout = Tensor::random(s.dtype, s.batch * s.seq * s.width, 2);
-    const Reference want = reference(s, qkv, dout);
-    const Result got = compute(s, qkv, dout, 2);
-    // In bf16 the probabilities and score gradients are rounded as well.
-    const double tolerance = s.dtype == DType::f32 ? 2e-6 : 8e-3;
-    EXPECT_LT(relative_error(got.out, want.out), tolerance);
-    EXPECT_LT(relative_error(got.lse, want.lse), 2e-6);
-    EXPECT_LT(relative_error(got.dqkv, want.dqkv), tolerance);
-  }
+  for (const AttentionShape& s : all_shapes()) expect_reference(s);
+}
+
+TEST(Attention, MatchesReferenceOnEveryTarget) {
+  kernels::testing::for_each_target([] {
+    expect_reference({.dtype = DType::f32, .batch = 1, .seq = 75, .width = 36, .heads = 2});
+    expect_reference({.dtype = DType::bf16, .batch = 1, .seq = 75, .width = 36, .heads = 2});
+  });
 }
 
 TEST(Attention, SurvivesLargeScores) {
