@@ -90,6 +90,8 @@ class Backend {
   virtual void wait(const Fence& fence) = 0;
   /// Waits for every stream; rethrows what a worker threw, after all of them are idle.
   virtual void drain() = 0;
+  /// Seconds the stream's work was held up by fences of other streams, since the start.
+  virtual double waited(Resource) const = 0;
   /// Seconds on the backend's own clock (virtual time on the virtual backend).
   virtual double now() const = 0;
 };

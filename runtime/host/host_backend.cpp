@@ -77,6 +77,10 @@ void HostBackend::drain() {
   for (auto& s : streams_) s->rethrow();
 }
 
+double HostBackend::waited(Resource r) const {
+  return streams_[static_cast<size_t>(r)]->waited_seconds();
+}
+
 double HostBackend::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -37,6 +37,7 @@ class HostBackend final : public Backend {
   bool executes() const noexcept override { return true; }
   void wait(const Fence&) override;
   void drain() override;
+  double waited(Resource) const override;
   double now() const override;
 
   ThreadPool& pool() noexcept { return *pool_; }

@@ -125,7 +125,7 @@ void HostStream::execute(const Record& r) {
   // After a failure the stream only completes fences, so that nobody waits for ever.
   const bool skip = failed_.load(std::memory_order_relaxed);
   switch (r.kind) {
-    case Kind::wait: r.fence.wait_done(); return;
+    case Kind::wait: run_wait(r.fence); return;
     case Kind::record: FenceRing::complete(r.fence); return;
     case Kind::copy:
     case Kind::launch: break;
@@ -144,6 +144,14 @@ void HostStream::execute(const Record& r) {
     error_ = std::current_exception();
     failed_.store(true, std::memory_order_release);
   }
+}
+
+void HostStream::run_wait(const Fence& fence) {
+  if (fence.done()) return;
+  const auto start = std::chrono::steady_clock::now();
+  fence.wait_done();
+  const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
+  waited_nanoseconds_.fetch_add(static_cast<uint64_t>(waited.count()), std::memory_order_relaxed);
 }
 
 void HostStream::run_copy(const Copy& c) {

@@ -22,6 +22,11 @@ class HostStream final : public Stream {
 
   /// Rethrows on the issuer what a record threw on the worker.
   void rethrow();
+
+  /// Time the worker spent in waits for fences that were not done.
+  double waited_seconds() const noexcept {
+    return static_cast<double>(waited_nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
+  }
   /// As `record`, also after a failure: memory must outlive the worker all the same.
   Fence record_always();
   /// Runs what is queued and ends the worker; the fences stay valid.
@@ -59,6 +64,7 @@ class HostStream final : public Stream {
   void end_push(Record&);
   void work();
   void execute(const Record&);
+  void run_wait(const Fence&);
   void run_copy(const Copy&);
   void maybe_delay();
 
@@ -79,6 +85,7 @@ class HostStream final : public Stream {
   FenceRing fences_;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;
+  std::atomic<uint64_t> waited_nanoseconds_{0};
   std::thread worker_;
 };
 

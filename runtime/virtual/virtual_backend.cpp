@@ -20,13 +20,16 @@ class VirtualStream final : public Stream {
 
   double clock() const { return clock_; }
   double busy() const { return busy_; }
+  double waited() const { return waited_; }
 
  private:
   void do_wait(const Fence& f) override {
     if (f.slot() == nullptr) return;
     // A reused slot belongs to a later fence; the earlier one was done long before.
     if (f.slot()->word.load(std::memory_order_relaxed) >> 2 != f.generation()) return;
-    clock_ = std::max(clock_, f.slot()->time);
+    const double until = std::max(clock_, f.slot()->time);
+    waited_ += until - clock_;
+    clock_ = until;
   }
   void do_copy(void*, const void*, size_t bytes) override { advance({0, bytes}); }
   void do_launch(KernelFn, const void*, size_t, Cost c) override { advance(c); }
@@ -53,7 +56,7 @@ class VirtualStream final : public Stream {
   VirtualBackend& backend_;
   double flops_rate_, byte_rate_, latency_;
   uint64_t random_;
-  double clock_ = 0, busy_ = 0;
+  double clock_ = 0, busy_ = 0, waited_ = 0;
   FenceRing fences_;
 };
 
@@ -91,6 +94,9 @@ void VirtualBackend::drain() {
 
 double VirtualBackend::end_of(Resource r) const {
   return streams_[static_cast<size_t>(r)]->clock();
+}
+double VirtualBackend::waited(Resource r) const {
+  return streams_[static_cast<size_t>(r)]->waited();
 }
 double VirtualBackend::busy(Resource r) const { return streams_[static_cast<size_t>(r)]->busy(); }
 

@@ -33,6 +33,7 @@ class VirtualBackend final : public Backend {
   bool executes() const noexcept override { return false; }
   void wait(const Fence&) override;
   void drain() override;
+  double waited(Resource) const override;
   /// The issuer's clock.
   double now() const override { return issuer_now_; }
 

@@ -1,0 +1,116 @@
+#include "train/trainer.hpp"
+
+#include "runtime/errors.hpp"
+
+namespace strata {
+
+Trainer::Trainer(const Workload& workload, Session& session, TokenSource& data,
+                 const TrainerConfig& config)
+    : workload_(workload),
+      session_(session),
+      data_(data),
+      config_(config),
+      rows_(workload.config().shape.rows()),
+      step_tokens_(rows_ * workload.config().shape.micro_batches) {
+  for (Batch& b : batches_) {
+    b.tokens.resize(step_tokens_);
+    b.targets.resize(step_tokens_);
+  }
+  evaluation_.tokens.resize(rows_);
+  evaluation_.targets.resize(rows_);
+}
+
+bool Trainer::evaluates_after(uint64_t step) const {
+  if (!workload_.config().evaluates) return false;
+  const uint64_t done = step + 1;
+  return done == config_.schedule.steps ||
+         (config_.evaluate_every != 0 && done % config_.evaluate_every == 0);
+}
+
+void Trainer::run(const StepFn& on_step) {
+  last_ = {session_.backend().now(), session_.backend().waited(Resource::compute), 0, 0};
+  uint64_t reported = 0;  // steps
+  for (uint64_t s = 0; s < config_.schedule.steps; ++s) {
+    issue(s);
+    if (reported < s) report(reported++, 1, on_step);
+    if (!evaluates_after(s)) continue;
+    // Results are read before the evaluation, so that its time is not counted as the step's.
+    StepMetrics metrics = measure(s, 0);
+    metrics.validation_loss = validation_loss();
+    last_.time = session_.backend().now();
+    last_.waited = session_.backend().waited(Resource::compute);
+    on_step(metrics);
+    ++reported;
+  }
+  if (reported < config_.schedule.steps) report(reported, 0, on_step);
+  session_.flush();
+  check(config_.schedule.steps - 1, session_.result(0));
+}
+
+void Trainer::issue(uint64_t step) {
+  const BatchShape& shape = workload_.config().shape;
+  Batch& b = batches_[step % 2];
+  const uint64_t samples = uint64_t{shape.batch} * shape.micro_batches;
+  data_.train_batch(step * samples, static_cast<uint32_t>(samples), b.tokens.data(),
+                    b.targets.data());
+  session_.step({b.tokens.data(), b.targets.data()},
+                {step, config_.schedule.at(step), static_cast<double>(step_tokens_)});
+}
+
+void Trainer::report(uint64_t step, uint32_t back, const StepFn& on_step) {
+  on_step(measure(step, back));
+}
+
+StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
+  const StepResult r = session_.result(back);
+  check(step, r);
+  const Backend& backend = session_.backend();
+  const EngineStats& stats = session_.engine().stats();
+  const Mark now{backend.now(), backend.waited(Resource::compute), stats.h2d_bytes,
+                 stats.d2h_bytes};
+  StepMetrics m;
+  m.step = step + 1;
+  m.loss = r.loss;
+  m.lr = config_.schedule.at(step);
+  m.grad_norm = r.grad_norm;
+  m.tokens = (step + 1) * step_tokens_;
+  m.step_ms = (now.time - last_.time) * 1e3;
+  m.tokens_per_second = static_cast<double>(step_tokens_) / (now.time - last_.time);
+  m.stall_ms = (now.waited - last_.waited) * 1e3;
+  m.used_peak_device_bytes = session_.ledger().peak(Tier::device);
+  m.used_peak_host_bytes = session_.ledger().peak(Tier::host);
+  m.h2d_bytes = now.h2d_bytes - last_.h2d_bytes;
+  m.d2h_bytes = now.d2h_bytes - last_.d2h_bytes;
+  last_ = now;
+  return m;
+}
+
+void Trainer::check(uint64_t step, const StepResult& r) const {
+  const std::string where = " at step " + std::to_string(step + 1);
+  const std::string advice =
+      "; no weight was changed by it. Try a lower --lr, a longer --warmup or --clip";
+  if (r.nonfinite_loss) throw NonFinite("the loss is not finite" + where + advice);
+  if (r.nonfinite_grad != UINT32_MAX) {
+    throw NonFinite("the gradient of " + workload_.layout().params()[r.nonfinite_grad].name +
+                    " is not finite" + where + advice);
+  }
+  if (r.nonfinite_weight) {
+    throw NonFinite("an updated weight is not finite" + where +
+                    "; try a lower --lr or a longer --warmup");
+  }
+}
+
+double Trainer::validation_loss() {
+  const BatchShape& shape = workload_.config().shape;
+  const uint64_t batches =
+      data_.sampler().validation_batches(shape.batch, config_.evaluate_batches);
+  double sum = 0;
+  for (uint64_t b = 0; b < batches; ++b) {
+    data_.validation_batch(b * shape.batch, shape.batch, evaluation_.tokens.data(),
+                           evaluation_.targets.data());
+    sum += session_.evaluate({evaluation_.tokens.data(), evaluation_.targets.data()});
+  }
+  return sum / static_cast<double>(batches * rows_);
+}
+
+}  // namespace strata
