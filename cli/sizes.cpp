@@ -90,13 +90,14 @@ Size parse_size(std::string_view flag, std::string_view text, const char* accept
   }
   const auto unit = unit_bytes(rest);
   if (!unit) refuse(flag, text, fmt::format("has no unit '{}'", rest), accepted);
-  if (number->has_point && *unit == 1)
+  if (number->has_point && *unit == 1) {
     refuse(flag, text, "is not a whole number of bytes", accepted);
+  }
   // Leaves room for the fraction of a unit and for adding sizes up.
   if (number->whole >= (uint64_t{1} << 62) / *unit) refuse(flag, text, "is too large", accepted);
   const uint64_t count =
       number->whole * *unit +
-      static_cast<uint64_t>(std::floor(number->fraction * static_cast<double>(*unit)));
+      static_cast<uint64_t>(std::round(number->fraction * static_cast<double>(*unit)));
   return negative ? Size::all_but(count) : Size::bytes(count);
 }
 

@@ -1,0 +1,92 @@
+// The command line: verbs and flags as plain structs.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/sizes.hpp"
+#include "offload/updater.hpp"
+#include "runtime/dtype.hpp"
+
+namespace strata {
+
+/// What is trained; not checked against the model here.
+struct ModelArgs {
+  std::string model;   ///< a preset or a shape like gpt2:L6,D384,H6,V256,T128; empty: not given
+  uint32_t seq = 0;    ///< tokens of a sequence; 0: all positions of the model
+  uint32_t batch = 8;  ///< sequences of a micro-batch
+  uint32_t accum = 1;  ///< micro-batches of a step
+  DType dtype = DType::f32;
+  bool recompute_block = false;
+};
+
+/// Where it may be.
+struct BudgetArgs {
+  std::optional<Size> device_mem;  ///< nothing: 80 % of what is available
+  std::optional<Size> host_mem;    ///< nothing: 0
+  uint64_t chunk_bytes = 0;        ///< of a chunk's weight plane; 0: auto
+  std::string policy = "lru";
+  uint32_t threads = 0;  ///< 0: every core this process may use
+};
+
+struct OptimizerArgs {
+  OptimizerConfig config;
+  double lr = 6e-4;
+  double min_lr = 6e-5;
+  uint64_t warmup = 50;
+  double clip = 1.0;  ///< 0: off
+};
+
+/// Everything that describes a run; `plan` and `verify` take the flags of `train`, so that a
+/// command line can be kept and only its verb changed.
+struct RunArgs {
+  ModelArgs model;
+  BudgetArgs budget;
+  OptimizerArgs optimizer;
+  std::vector<std::string> data;  ///< as given: files, patterns, directories
+  uint64_t steps = 1000;
+  uint64_t seed = 1;
+  std::string out = "out";
+  bool json = false;
+};
+
+struct TrainArgs : RunArgs {};
+struct PlanArgs : RunArgs {};
+
+struct VerifyArgs : RunArgs {
+  VerifyArgs() { steps = 5; }
+
+  /// Random configurations to try, drawn from `seed`; 0: the one configuration given by the flags,
+  /// whose `seed` is that of weights and data; without `data`, tokens are random.
+  uint64_t random = 0;
+};
+
+struct PoliciesArgs {
+  bool json = false;
+};
+
+struct BenchStepArgs {
+  ModelArgs model;
+  OptimizerArgs optimizer;
+  uint32_t threads = 0;
+  uint64_t seed = 1;
+  uint32_t pairs = 7;  ///< alternating pairs of measurements
+  bool json = false;
+};
+
+/// --help or --version: print `text` on stdout and exit with 0.
+struct TextRequest {
+  std::string text;
+};
+
+using Command =
+    std::variant<TextRequest, TrainArgs, PlanArgs, VerifyArgs, PoliciesArgs, BenchStepArgs>;
+
+/// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
+/// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known
+/// one, and for a value that is not valid, with what is.
+Command parse_command_line(int argc, const char* const* argv);
+
+}  // namespace strata

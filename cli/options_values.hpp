@@ -1,0 +1,33 @@
+// Values of flags: text to checked numbers and choices.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+/// A whole number in [least, most]. Throws ConfigError naming flag, text and range.
+uint64_t parse_count(std::string_view flag, std::string_view text, uint64_t least, uint64_t most);
+
+/// The range of a real flag.
+struct RealRange {
+  double least;
+  double most;
+  bool open_below = false;  ///< `least` itself is not allowed
+  bool open_above = false;
+
+  bool contains(double x) const noexcept;
+};
+
+/// A finite number in the range. Throws ConfigError naming flag, text and range.
+double parse_real(std::string_view flag, std::string_view text, const RealRange& range);
+
+/// Index of `text` among the choices. Throws ConfigError naming flag, text and choices.
+size_t parse_choice(std::string_view flag, std::string_view text,
+                    std::span<const std::string_view> choices);
+
+/// The candidate with the fewest single-letter changes from `text`, empty when none is close.
+std::string closest(std::string_view text, std::span<const std::string> candidates);
+
+}  // namespace strata
