@@ -167,7 +167,7 @@ void check_tokens(const int32_t* tokens, size_t count, size_t vocabulary) {
 
 void check_pieces(const LookupGradient& args) {
   uint64_t covered = 0;
-  bool ok = args.accumulator.count <= ScatteredRows::kMaxPieces;
+  bool ok = args.accumulator.count <= ScatteredTensor::kMaxPieces;
   for (uint32_t k = 0; ok && k < args.accumulator.count; ++k) {
     ok = args.accumulator.pieces[k].begin == covered;
     covered += args.accumulator.pieces[k].elems;
@@ -176,7 +176,7 @@ void check_pieces(const LookupGradient& args) {
     throw StateError(fmt::format(
         "lookup gradient: the accumulator's {} pieces must cover the {} x {} tensor in "
         "ascending order without gaps, at most {} of them",
-        args.accumulator.count, args.vocabulary, args.width, ScatteredRows::kMaxPieces));
+        args.accumulator.count, args.vocabulary, args.width, ScatteredTensor::kMaxPieces));
   }
 }
 

@@ -1,9 +1,9 @@
 // Token and position embeddings, forward and backward.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "offload/op.hpp"
 #include "runtime/dtype.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -32,27 +32,16 @@ struct PositionGradient {
 };
 void position_gradient(ThreadPool& pool, const PositionGradient& args);
 
-/// A [rows, width] tensor that lies in up to four pieces of memory, as element ranges in ascending
-/// order that cover it without gaps. A row may straddle two or more pieces.
-struct ScatteredRows {
-  static constexpr uint32_t kMaxPieces = 4;
-  struct Piece {
-    void* data = nullptr;           ///< address of element `begin`
-    uint64_t begin = 0, elems = 0;  ///< element range of the tensor
-  };
-  uint32_t count = 0;
-  std::array<Piece, kMaxPieces> pieces{};
-};
-
 /// Adds the gradient of a token lookup to an accumulator: for every vocabulary row that occurs in
 /// `tokens`, the rows of dx [tokens, width] at its positions are summed in ascending order in fp32,
 /// rounded to `dtype`, and added to the accumulator's row (in fp32, rounded to
 /// `accumulator_dtype`). Other rows are not touched. Throws ConfigError for a token outside the
-/// vocabulary, StateError when the pieces do not cover [vocabulary, width].
+/// vocabulary, StateError unless the accumulator's pieces cover [vocabulary, width] in ascending
+/// order without gaps. A row may straddle pieces.
 struct LookupGradient {
   DType dtype = DType::f32;
   DType accumulator_dtype = DType::f32;
-  ScatteredRows accumulator{};
+  ScatteredTensor accumulator{};
   const void* dx = nullptr;
   const int32_t* tokens = nullptr;
   void* scratch = nullptr;  ///< lookup_gradient_scratch bytes, 64-byte aligned

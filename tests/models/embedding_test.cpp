@@ -9,7 +9,6 @@
 namespace strata {
 namespace {
 
-using host::ScatteredRows;
 using testing::Buffer;
 using testing::relative_error;
 using testing::Tensor;
@@ -36,7 +35,7 @@ struct Outputs {
 /// The accumulator in memory as a run has it: cut at `cuts`, the pieces not in order of address.
 struct Pieces {
   std::vector<Tensor> parts;
-  ScatteredRows rows;
+  ScatteredTensor rows;
 
   Pieces(const Tensor& whole, const std::vector<size_t>& cuts) {
     rows.count = static_cast<uint32_t>(cuts.size() - 1);
