@@ -136,6 +136,9 @@ TEST(SquareSum, NaNHasOnePattern) {
   for_each_target([&] {
     EXPECT_EQ(bits_of(sum_cut(pool, x, {0, x.size()})), nan);
     EXPECT_EQ(bits_of(sum_cut(pool, x, {0, 640, 6400, x.size()})), nan);
+    double nodes[kMaxSquareSumNodes];
+    square_sum(pool, x.data(), DType::f32, 0, x.size(), x.size(), nodes);
+    EXPECT_EQ(bits_of(nodes[0]), nan);
   });
 }
 
@@ -166,6 +169,8 @@ TEST(SquareSum, RefusesBadCuts) {
   const double nodes[2] = {1, 2};
   const SquareSumSlice gap[] = {{0, 64, nodes}, {128, 64, nodes + 1}};
   EXPECT_THROW(square_sum_combine(gap, 192), StateError);
+  const SquareSumSlice twice[] = {{0, 64, nodes}, {0, 64, nodes + 1}};
+  EXPECT_THROW(square_sum_combine(twice, 128), StateError);
   const SquareSumSlice shortfall[] = {{0, 64, nodes}};
   EXPECT_THROW(square_sum_combine(shortfall, 192), StateError);
 }

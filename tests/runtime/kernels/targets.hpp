@@ -74,8 +74,6 @@ inline std::vector<Bf16> upper(const std::vector<float>& x) {
   return y;
 }
 
-inline bool operator==(Bf16 a, Bf16 b) { return a.bits == b.bits; }
-
 /// Bits of any element type, so that NaN equals itself and -0 differs from 0.
 inline uint32_t raw(float x) { return bits_of(x); }
 inline uint32_t raw(Bf16 x) { return x.bits; }
