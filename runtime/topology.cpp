@@ -44,11 +44,12 @@ std::string list_of(hwloc_const_bitmap_t set) {
   return list;
 }
 
-/// The whole machine where the mask cannot be read.
+/// Of the calling thread, which threads it starts inherit; the whole machine where the mask cannot
+/// be read.
 Bitmap allowed_cpus(hwloc_topology_t t) {
   Bitmap set(hwloc_bitmap_alloc());
   if (!set) throw OutOfMemory("no memory for a CPU mask");
-  if (hwloc_get_cpubind(t, set.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+  if (hwloc_get_cpubind(t, set.get(), HWLOC_CPUBIND_THREAD) != 0) {
     hwloc_bitmap_copy(set.get(), hwloc_topology_get_topology_cpuset(t));
   }
   hwloc_bitmap_and(set.get(), set.get(), hwloc_topology_get_topology_cpuset(t));

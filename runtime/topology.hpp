@@ -10,7 +10,8 @@ namespace strata {
 struct Topology {
   /// Of the machine.
   uint32_t packages = 0, numa_nodes = 0, cores = 0, cpus = 0;
-  /// That the process's affinity mask allows; a core counts when any of its CPUs is allowed.
+  /// That the affinity mask of the calling thread allows, which threads it starts inherit; a core
+  /// counts when any of its CPUs is allowed.
   uint32_t usable_cores = 0, usable_cpus = 0;
   /// CPUs' worth of time that a control group grants, when it limits it.
   std::optional<double> cpu_quota;
