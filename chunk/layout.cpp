@@ -167,12 +167,13 @@ uint64_t ChunkLayout::search_chunk_elems(std::span<const ParamSpec> params, uint
   }
   if (matrices.empty()) return round_up(std::max<uint64_t>(total, 1), quantum);
   std::sort(matrices.begin(), matrices.end());
-  // An embedding is far larger than a layer's matrices; it spans chunks instead of setting their
-  // size.
-  const uint64_t bound = 8 * matrices[matrices.size() / 2];
+  // Embeddings span chunks instead of setting their size. They are few, and in a network of few
+  // layers far larger than a layer's matrices.
+  const uint64_t bound = 4 * matrices[matrices.size() / 2];
+  const size_t kept = matrices.size() - matrices.size() / 16;
   uint64_t largest = 0;
-  for (const uint64_t m : matrices) {
-    if (m <= bound) largest = std::max(largest, m);
+  for (size_t i = 0; i < kept; ++i) {
+    if (matrices[i] <= bound) largest = matrices[i];
   }
   const uint64_t first = round_up(largest, quantum);
   const uint64_t step = round_up(std::max<uint64_t>(first / 256, 1), quantum);
@@ -213,6 +214,12 @@ uint64_t ChunkLayout::hash() const {
   Hasher h;
   h.number(options_.chunk_elems);
   h.number(options_.ranks);
+  for (ChunkId c = 0; c < chunks(); ++c) {
+    const ChunkClass& k = class_of(c);
+    h.number(k.group);
+    h.number(static_cast<uint64_t>(k.dtype));
+    h.number(k.trainable);
+  }
   for (const Piece& p : by_chunk_) {
     h.number(p.param);
     h.number(p.chunk);

@@ -42,8 +42,9 @@ class ChunkLayout {
   /// parameter is empty, has a size that is not positive, or is tied to something it cannot share
   /// storage with.
   static ChunkLayout build(std::span<const ParamSpec>, const LayoutOptions&);
-  /// The chunk size, in elements, with the least padding between the largest matrix (embeddings,
-  /// more than 8 times the median matrix, left out) and a quarter more.
+  /// The chunk size, in elements, with the least padding between the largest matrix and a quarter
+  /// more. Left out, as embeddings: the largest sixteenth of the matrices, and those more than 4
+  /// times the median. Throws ConfigError as `build`.
   static uint64_t search_chunk_elems(std::span<const ParamSpec>, uint32_t ranks);
 
   std::span<const ParamSpec> params() const noexcept { return params_; }

@@ -27,9 +27,10 @@ class VirtualStream final : public Stream {
     if (f.slot() == nullptr) return;
     // A reused slot belongs to a later fence; the earlier one was done long before.
     if (f.slot()->word.load(std::memory_order_relaxed) >> 2 != f.generation()) return;
-    const double until = std::max(clock_, f.slot()->time);
-    waited_ += until - clock_;
-    clock_ = until;
+    // An idle stream meets the wait when it is issued.
+    const double from = std::max(clock_, backend_.issuer_now_);
+    waited_ += std::max(0.0, f.slot()->time - from);
+    clock_ = std::max(clock_, f.slot()->time);
   }
   void do_copy(void*, const void*, size_t bytes) override { advance({0, bytes}); }
   void do_launch(KernelFn, const void*, size_t, Cost c) override { advance(c); }

@@ -244,6 +244,21 @@ TEST(ConcurrencyHostStream, EmulatedLinksTakeTheirTime) {
   EXPECT_GE(seconds_of(second, Resource::h2d, 1, 4000), 3e-3 + 4e-3);
 }
 
+TEST(ConcurrencyHostStream, CountsTheTimeItWasHeldUp) {
+  HostBackend backend(options(1));
+  Stream& slow = backend.stream(Resource::h2d);
+  launch_native<&nap, HostContext>(slow, {}, 4);
+  const Fence f = slow.record();
+  backend.wait(f);
+  backend.stream(Resource::d2h).wait(f);
+  launch_native<&nap, HostContext>(slow, {}, 20);
+  backend.stream(Resource::compute).wait(slow.record());
+  backend.drain();
+  EXPECT_EQ(backend.waited(Resource::d2h), 0) << "it was done";
+  EXPECT_EQ(backend.waited(Resource::h2d), 0);
+  EXPECT_GT(backend.waited(Resource::compute), 0);
+}
+
 TEST(ConcurrencyHostStream, WorkersKeepTheirQueuesApart) {
   // A stream that waits does not hold up another.
   HostBackend backend(options(2));

@@ -87,6 +87,25 @@ TEST(VirtualBackend, TheIssuerHasAClock) {
   EXPECT_EQ(b.now(), 6);
 }
 
+TEST(VirtualBackend, CountsTheTimeStreamsWereHeldUp) {
+  VirtualBackend b(rates());
+  Stream& h2d = b.stream(Resource::h2d);
+  h2d.copy(nullptr, nullptr, 3);
+  const Fence early = h2d.record();
+  h2d.copy(nullptr, nullptr, 3);
+  const Fence late = h2d.record();
+  Stream& compute = b.stream(Resource::compute);
+  compute.launch(nullptr, nullptr, 0, {4, 0});
+  compute.wait(early);
+  EXPECT_EQ(b.waited(Resource::compute), 1) << "from 1 to 2";
+  compute.wait(early);
+  EXPECT_EQ(b.waited(Resource::compute), 1);
+  b.wait(late);
+  b.stream(Resource::d2h).wait(late);
+  EXPECT_EQ(b.waited(Resource::d2h), 0) << "it was done when the wait was issued";
+  EXPECT_EQ(b.waited(Resource::h2d), 0);
+}
+
 TEST(VirtualBackend, FencesOutliveTheirRing) {
   VirtualBackend b(rates());
   Stream& h2d = b.stream(Resource::h2d);
