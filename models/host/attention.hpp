@@ -48,7 +48,7 @@ class Attention {
   explicit Attention(const AttentionShape& shape);
 
   const AttentionShape& shape() const noexcept { return shape_; }
-  /// Rows of a block: a function of seq, and part of the numerics key.
+  /// Rows of a block: a function of dtype and seq, and part of the numerics key.
   size_t block() const noexcept { return block_; }
 
   void forward(ThreadPool& pool, const AttentionForward& args) const;

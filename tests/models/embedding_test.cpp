@@ -244,6 +244,8 @@ TEST(Embedding, RefusesAccumulatorWithGaps) {
   args.accumulator.pieces[0] = {accumulator.data(), 0, 4};
   args.accumulator.pieces[1] = {accumulator.floats() + 5, 5, 3};
   EXPECT_THROW(host::lookup_gradient(pool, args), StateError);
+  args.accumulator.pieces[1] = {accumulator.floats() + 4, 5, 4};  // as many elements, misplaced
+  EXPECT_THROW(host::lookup_gradient(pool, args), StateError);
   args.accumulator.count = 1;
   EXPECT_THROW(host::lookup_gradient(pool, args), StateError);
 }
