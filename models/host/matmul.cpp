@@ -5,11 +5,14 @@
 #include <map>
 #include <mutex>
 
+#include "models/host/matmul_plain.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata::host {
 
 namespace {
+
+constexpr const char* kPlainImplementation = "plain";
 
 std::string describe(const MatmulShape& s) {
   return fmt::format("matmul {}x{}x{} (m, n, k), ld {} {} {}, {}{}, {} -> {}", s.m, s.n, s.k, s.lda,
@@ -19,7 +22,7 @@ std::string describe(const MatmulShape& s) {
 
 void check(const MatmulShape& s) {
   const bool ok = s.m > 0 && s.n > 0 && s.k > 0 && s.lda >= (s.transpose_a ? s.m : s.k) &&
-                  s.ldb >= (s.transpose_b ? s.k : s.n) && s.ldc >= s.n &&
+                  (s.packed_b || s.ldb >= (s.transpose_b ? s.k : s.n)) && s.ldc >= s.n &&
                   !(s.in == DType::f32 && s.out == DType::bf16);
   if (!ok) {
     throw ConfigError(describe(s) +
@@ -43,25 +46,26 @@ const Matmul& matmul(const MatmulShape& shape) {
 
 #if defined(STRATA_PLAIN_GEMM)
 
-#include "models/host/matmul_plain.hpp"
-
 namespace strata::host {
 
 struct Matmul::Impl {};
 
-Matmul::Matmul(const MatmulShape& shape) : shape_(shape), implementation_("plain") {
+Matmul::Matmul(const MatmulShape& shape)
+    : shape_(shape),
+      scratch_bytes_(plain_matmul_scratch_bytes(shape)),
+      implementation_(kPlainImplementation) {
   check(shape);
-  scratch_bytes_ = plain_matmul_scratch_bytes(shape);
 }
+
 Matmul::~Matmul() = default;
 
 void Matmul::run(const void* a, const void* b, void* c, void* scratch) const {
   plain_matmul(shape_, a, b, c, static_cast<float*>(scratch));
 }
 
-std::string matmul_library() {
-  return "plain";
-}
+bool matmul_takes_packed(const MatmulShape&) { return true; }
+
+std::string matmul_library() { return kPlainImplementation; }
 
 }  // namespace strata::host
 
@@ -102,6 +106,28 @@ memory::data_type type_of(DType t) {
 memory::desc matrix(int64_t rows, int64_t cols, int64_t ld, bool transposed, DType t) {
   const memory::dims strides = transposed ? memory::dims{1, ld} : memory::dims{ld, 1};
   return memory::desc({rows, cols}, type_of(t), strides);
+}
+
+/// B in the blocks of gemm_pack.hpp. The library must be asked for its own choice and the answer
+/// compared: given this order in so many words, 2.6 falls back to its slow reference code.
+bool is_packed_order(const memory::desc& b, const MatmulShape& s) {
+  return b == memory::desc({s.k, s.n}, type_of(s.in),
+                           s.in == DType::f32 ? memory::format_tag::BA16a64b
+                                              : memory::format_tag::BA16a64b2a);
+}
+
+memory::desc weights(const MatmulShape& s) {
+  if (s.packed_b) return memory::desc({s.k, s.n}, type_of(s.in), memory::format_tag::any);
+  return matrix(s.k, s.n, s.ldb, s.transpose_b, s.in);
+}
+
+dnnl::matmul::primitive_desc make_desc(const memory::desc& a, const memory::desc& b,
+                                       const memory::desc& c, const dnnl::primitive_attr& attr) {
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl::matmul::primitive_desc(engine(), a, b, c, attr);
+#else
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attr, engine());
+#endif
 }
 
 /// Handles of one thread for one Matmul; data pointers are set on each call.
@@ -159,20 +185,20 @@ Matmul::Matmul(const MatmulShape& shape) : shape_(shape), impl_(std::make_unique
   if (shape.accumulate) post.append_sum(1.0f);
   attr.set_post_ops(post);
   const auto a = matrix(shape.m, shape.k, shape.lda, shape.transpose_a, shape.in);
-  const auto b = matrix(shape.k, shape.n, shape.ldb, shape.transpose_b, shape.in);
   const auto c = matrix(shape.m, shape.n, shape.ldc, false, shape.out);
   try {
-#if DNNL_VERSION_MAJOR >= 3
-    impl_->desc = dnnl::matmul::primitive_desc(engine(), a, b, c, attr);
-#else
-    impl_->desc = dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attr, engine());
-#endif
+    impl_->desc = make_desc(a, weights(shape), c, attr);
     impl_->primitive = dnnl::matmul(impl_->desc);
-  } catch (const dnnl::error& e) {
-    throw ConfigError(
-        fmt::format("{}: oneDNN refused it ({}); bf16 needs AVX-512 or later, try "
-                    "--dtype fp32",
-                    describe(shape), e.what()));
+  } catch (const dnnl::error&) {
+    impl_.reset();
+    scratch_bytes_ = plain_matmul_scratch_bytes(shape);
+    implementation_ = kPlainImplementation;
+    return;
+  }
+  if (shape.packed_b && !is_packed_order(impl_->desc.weights_desc(), shape)) {
+    throw ConfigError(describe(shape) +
+                      ": oneDNN wants another packed order here; ask "
+                      "matmul_takes_packed first");
   }
   scratch_bytes_ = impl_->desc.scratchpad_desc().get_size();
   implementation_ = impl_->desc.impl_info_str();
@@ -181,6 +207,7 @@ Matmul::Matmul(const MatmulShape& shape) : shape_(shape), impl_(std::make_unique
 Matmul::~Matmul() = default;
 
 void Matmul::run(const void* a, const void* b, void* c, void* scratch) const {
+  if (!impl_) return plain_matmul(shape_, a, b, c, static_cast<float*>(scratch));
   use_one_thread();
   ThreadState& t = thread_state();
   if (t.handles.size() <= impl_->id) t.handles.resize(impl_->id + 1);
@@ -198,6 +225,19 @@ void Matmul::run(const void* a, const void* b, void* c, void* scratch) const {
   if (status != dnnl_success) {
     throw StateError(fmt::format("{}: oneDNN failed with status {}", describe(shape_),
                                  static_cast<int>(status)));
+  }
+}
+
+bool matmul_takes_packed(const MatmulShape& shape) {
+  use_one_thread();
+  MatmulShape s = shape;
+  s.packed_b = true;
+  const auto a = matrix(s.m, s.k, s.lda, s.transpose_a, s.in);
+  const auto c = matrix(s.m, s.n, s.ldc, false, s.out);
+  try {
+    return is_packed_order(make_desc(a, weights(s), c, {}).weights_desc(), s);
+  } catch (const dnnl::error&) {
+    return false;
   }
 }
 

@@ -21,6 +21,9 @@ struct MatmulShape {
   DType in = DType::f32, out = DType::f32;
   bool accumulate = false;
   float scale = 1.0f;
+  /// B is in the blocks of gemm_pack.hpp; ldb and transpose_b are not used. Only where
+  /// `matmul_takes_packed`.
+  bool packed_b = false;
 
   auto operator<=>(const MatmulShape&) const = default;
 };
@@ -29,7 +32,8 @@ struct MatmulShape {
 /// same object may run on several threads at once.
 class Matmul {
  public:
-  /// Throws ConfigError for a shape the library cannot do, naming it.
+  /// Throws ConfigError for a shape that makes no sense, naming it. Where the library cannot do it
+  /// (bf16 without AVX-512), plain C++ does.
   explicit Matmul(const MatmulShape& shape);
   ~Matmul();
   Matmul(const Matmul&) = delete;
@@ -57,6 +61,10 @@ class Matmul {
 /// The process's one Matmul of this shape, made on first use and never destroyed. Thread-safe;
 /// callers look up ahead and keep the reference.
 const Matmul& matmul(const MatmulShape& shape);
+
+/// True when the library multiplies this shape with B in the blocks of gemm_pack.hpp. A property of
+/// the shape, the library and the instruction set.
+bool matmul_takes_packed(const MatmulShape& shape);
 
 /// Name and version of the library in use: part of the numerics key.
 std::string matmul_library();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/host/gemm_pack.hpp"
+
 namespace strata::host {
 
 namespace {
@@ -23,6 +25,16 @@ void store(void* p, DType t, int64_t i, float x) {
   }
 }
 
+int64_t index_of_b(const MatmulShape& s, int64_t p, int64_t j) {
+  if (s.packed_b) {
+    const int64_t block = j / kPackColumns * kPackColumns * round_up(s.k, pack_depth(s.in));
+    const int64_t column = j % kPackColumns;
+    if (s.in == DType::f32) return block + p * kPackColumns + column;
+    return block + p / 2 * 2 * kPackColumns + 2 * column + p % 2;
+  }
+  return s.transpose_b ? j * s.ldb + p : p * s.ldb + j;
+}
+
 }  // namespace
 
 size_t plain_matmul_scratch_bytes(const MatmulShape&) {
@@ -41,8 +53,7 @@ void plain_matmul(const MatmulShape& s, const void* a, const void* b, void* c, f
         const int64_t depth = std::min(kDepth, s.k - p0);
         for (int64_t p = 0; p < depth; ++p) {
           for (int64_t j = 0; j < cols; ++j) {
-            panel[p * kCols + j] = load(
-                b, s.in, s.transpose_b ? (j0 + j) * s.ldb + p0 + p : (p0 + p) * s.ldb + j0 + j);
+            panel[p * kCols + j] = load(b, s.in, index_of_b(s, p0 + p, j0 + j));
           }
         }
         for (int64_t i = 0; i < rows; ++i) {
