@@ -1,5 +1,7 @@
 #include "train/session.hpp"
 
+#include <charconv>
+
 #include "models/registry.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/hash.hpp"
@@ -54,8 +56,7 @@ std::string Workload::numerics_key(uint64_t data_hash) const {
   const SessionConfig& c = config_;
   const auto number = [](double x) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.17g", x);
-    return std::string(text);
+    return std::string(text, std::to_chars(text, text + sizeof text, x).ptr);
   };
   std::string key =
       "model=" + model_name(c.model) + " dtype=" + name_of(c.dtype) +

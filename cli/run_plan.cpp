@@ -1,0 +1,21 @@
+#include "cli/output.hpp"
+#include "cli/plan_report.hpp"
+#include "cli/run_setup.hpp"
+#include "cli/verbs.hpp"
+
+namespace strata {
+
+int run_plan(const PlanArgs& args) {
+  Output out(args.json);
+  const Workload workload(session_config(args));
+  const Budgets budgets = resolve_budgets(args.budget);
+  const PlanResult plan = workload.plan(budgets);
+  std::vector<Fix> fixes;
+  if (!plan.fits) fixes = find_fixes(workload, plan, budgets);
+  out.text(plan_table(workload, plan));
+  if (!plan.fits) out.text(fixes_text(plan, fixes));
+  out.result(plan_json(plan, fixes));
+  return plan.fits ? 0 : 3;
+}
+
+}  // namespace strata

@@ -1,0 +1,70 @@
+#include "cli/run_setup.hpp"
+
+#include <algorithm>
+
+#include "models/gpt2_config.hpp"
+#include "runtime/errors.hpp"
+#include "runtime/memory.hpp"
+#include "runtime/topology.hpp"
+
+namespace strata {
+
+uint32_t resolve_threads(uint32_t given) { return given != 0 ? given : default_threads(); }
+
+uint32_t vocabulary_of(const std::string& model) { return parse_gpt2(model).vocabulary; }
+
+SessionConfig session_config(const RunArgs& args) {
+  if (args.model.model.empty()) {
+    throw ConfigError(
+        "--model is missing; name a preset such as gpt2, or a shape such as "
+        "gpt2:L6,D384,H6,V256,T128");
+  }
+  const Gpt2Config shape = parse_gpt2(args.model.model);
+  SessionConfig c;
+  c.model = args.model.model;
+  c.shape = {args.model.batch, args.model.seq != 0 ? args.model.seq : shape.positions,
+             args.model.accum};
+  c.dtype = args.model.dtype;
+  c.recompute = args.model.recompute_block;
+  c.optimizer = args.optimizer.config;
+  c.clip = args.optimizer.clip;
+  c.seed = args.seed;
+  c.policy = args.budget.policy;
+  c.chunk_bytes = args.budget.chunk_bytes;
+  c.threads = resolve_threads(args.budget.threads);
+  return c;
+}
+
+LrSchedule schedule_of(const RunArgs& args) {
+  return {args.optimizer.lr, args.optimizer.min_lr, args.optimizer.warmup, args.steps};
+}
+
+Budgets resolve_budgets(const BudgetArgs& args) {
+  // Steps of 32 MiB, so that the same command gets the same verdict each time.
+  constexpr size_t kStep = 32 << 20;
+  const size_t available = available_host_memory();
+  Budgets b;
+  size_t& device = b.bytes[static_cast<size_t>(Tier::device)];
+  size_t& host = b.bytes[static_cast<size_t>(Tier::host)];
+  host = args.host_mem ? args.host_mem->resolve("--host-mem", available) : 0;
+  device = args.device_mem ? args.device_mem->resolve("--device-mem", available)
+                           : std::min(Size::percent(80).resolve("--device-mem", available),
+                                      available - std::min(available, host));
+  if (device + host > available) {
+    throw ConfigError("--device-mem (" + format_bytes(device) + ") and --host-mem (" +
+                      format_bytes(host) + ") are one memory on this machine and exceed the " +
+                      format_bytes(available) + " available; lower one of them");
+  }
+  const size_t external = (resident_bytes() + kStep - 1) / kStep * kStep;
+  b.external[static_cast<size_t>(host != 0 ? Tier::host : Tier::device)] = external;
+  return b;
+}
+
+std::unique_ptr<TokenSource> open_data(const RunArgs& args, uint32_t seq, uint64_t vocabulary) {
+  if (args.data.empty()) {
+    throw ConfigError("--data is missing; name a UTF-8 text file, a pattern or a directory");
+  }
+  return std::make_unique<TextData>(args.data, seq, args.seed, vocabulary);
+}
+
+}  // namespace strata

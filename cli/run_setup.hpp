@@ -1,0 +1,28 @@
+// From flags to what is planned and run.
+#pragma once
+#include "cli/options.hpp"
+#include "train/data_text.hpp"
+#include "train/trainer.hpp"
+
+namespace strata {
+
+/// Threads given, or every core this process may use.
+uint32_t resolve_threads(uint32_t given);
+
+/// Throws ConfigError when no model was named.
+SessionConfig session_config(const RunArgs&);
+LrSchedule schedule_of(const RunArgs&);
+
+/// Bytes of each tier. The device defaults to 80 % of what is available, the host to nothing; both
+/// are one memory here, so together they may not exceed what is available. What the process and its
+/// libraries take beside the arenas is measured and charged to the host, or to the device where the
+/// host has nothing.
+Budgets resolve_budgets(const BudgetArgs&);
+
+/// Opens `--data`. Throws ConfigError when there is none.
+std::unique_ptr<TokenSource> open_data(const RunArgs&, uint32_t seq, uint64_t vocabulary);
+
+/// The model's vocabulary.
+uint32_t vocabulary_of(const std::string& model);
+
+}  // namespace strata

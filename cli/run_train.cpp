@@ -1,0 +1,117 @@
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/output.hpp"
+#include "cli/plan_report.hpp"
+#include "cli/run_setup.hpp"
+#include "cli/verbs.hpp"
+#include "runtime/errors.hpp"
+#include "train/metrics_console.hpp"
+
+namespace strata {
+namespace {
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw IoError("cannot make the folder " + path + " of --out: " + error.message());
+  }
+}
+
+/// Losses of the last steps, for the mean that is reported at the end.
+class Tail {
+ public:
+  static constexpr size_t kSteps = 50;
+  void add(double loss) {
+    losses_.push_back(loss);
+    if (losses_.size() > kSteps) losses_.erase(losses_.begin());
+  }
+  double mean() const {
+    double sum = 0;
+    for (const double l : losses_) sum += l;
+    return sum / static_cast<double>(losses_.size());
+  }
+  size_t count() const { return losses_.size(); }
+
+ private:
+  std::vector<double> losses_;
+};
+
+}  // namespace
+
+int run_train(const TrainArgs& args) {
+  Output out(args.json);
+  const SessionConfig config = session_config(args);
+  const Workload workload(config);
+  const auto data = open_data(args, config.shape.seq, vocabulary_of(config.model));
+  const Budgets budgets = resolve_budgets(args.budget);
+  const PlanResult plan = workload.plan(budgets);
+  out.text(plan_table(workload, plan));
+  if (!plan.fits) {
+    out.text(fixes_text(plan, find_fixes(workload, plan, budgets)));
+    throw DoesNotFit(describe_shortfall(plan));
+  }
+  out.text("Numerics  " + workload.numerics_key(data->hash()) + "\n");
+  make_folder(args.out);
+  MetricsWriter metrics(args.out + "/metrics.jsonl");
+  Session session(workload, plan, budgets);
+  TrainerConfig trainer_config;
+  trainer_config.schedule = schedule_of(args);
+  trainer_config.evaluate_every = std::max<uint64_t>(1, args.steps / 10);
+  Trainer trainer(workload, session, *data, trainer_config);
+
+  ConsoleProgress progress(args.steps);
+  out.text(progress.header());
+  const uint64_t every = std::max<uint64_t>(1, args.steps / 50);
+  Tail tail;
+  StepMetrics last;
+  double validation = 0;
+  trainer.run([&](const StepMetrics& m) {
+    metrics.write(m);
+    progress.record(m);
+    if (m.step == 1 || m.step % every == 0 || m.validation_loss) out.text(progress.line(m));
+    tail.add(m.loss);
+    if (m.validation_loss) validation = *m.validation_loss;
+    last = m;
+  });
+  const EngineStats& stats = session.engine().stats();
+  const double steps = static_cast<double>(args.steps);
+  const auto peak = [&](Tier t) {
+    const auto i = static_cast<size_t>(t);
+    return format_bytes(session.ledger().peak(t)) + " of " + format_bytes(budgets.bytes[i]);
+  };
+  const size_t weights = session.ledger().peak(Tier::device, Category::weight);
+  char text[512];
+  std::snprintf(
+      text, sizeof text,
+      "\nused peak   device %s, host %s\n"
+      "weights     at most %.1f %% of %s on the device at once\n"
+      "moved       %s to the device and %s back a step\n"
+      "loss        mean of the last %zu steps %.4f, validation %.4f\n"
+      "state       %016llx",
+      peak(Tier::device).c_str(), peak(Tier::host).c_str(),
+      100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
+      format_bytes(workload.weight_bytes()).c_str(),
+      format_bytes(static_cast<uint64_t>(static_cast<double>(stats.h2d_bytes) / steps)).c_str(),
+      format_bytes(static_cast<uint64_t>(static_cast<double>(stats.d2h_bytes) / steps)).c_str(),
+      tail.count(), tail.mean(), validation, static_cast<unsigned long long>(session.state_hash()));
+  out.text(text);
+  nlohmann::ordered_json j = {{"steps", args.steps},
+                              {"loss", last.loss},
+                              {"mean_loss_last_50", tail.mean()},
+                              {"validation_loss", validation},
+                              {"tokens", last.tokens},
+                              {"h2d_bytes", stats.h2d_bytes},
+                              {"d2h_bytes", stats.d2h_bytes},
+                              {"device_weight_peak_bytes", weights},
+                              {"weight_bytes", workload.weight_bytes()}};
+  for (const Tier t : {Tier::device, Tier::host}) {
+    j["tiers"][name_of(t)] = {{"budget", budgets.bytes[static_cast<size_t>(t)]},
+                              {"peak", session.ledger().peak(t)}};
+  }
+  out.result(j.dump());
+  return 0;
+}
+
+}  // namespace strata

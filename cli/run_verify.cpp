@@ -1,0 +1,93 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/output.hpp"
+#include "cli/run_setup.hpp"
+#include "cli/verbs.hpp"
+#include "runtime/errors.hpp"
+#include "train/verify.hpp"
+
+namespace strata {
+namespace {
+
+nlohmann::ordered_json report_json(const VerifyReport& r) {
+  nlohmann::ordered_json j;
+  j["runs"] = r.runs;
+  j["identical"] = r.identical;
+  j["first_difference"] = nullptr;
+  if (r.first_difference) {
+    const Difference& d = *r.first_difference;
+    j["first_difference"] = {{"step", d.step},
+                             {"tensor", d.tensor},
+                             {"element", d.element},
+                             {"detail", d.detail},
+                             {"run", r.first_difference_run}};
+  }
+  j["coverage"] = nlohmann::ordered_json::object();
+  for (const auto& [name, count] : r.coverage) j["coverage"][name] = count;
+  return j;
+}
+
+void add(VerifyReport& r, const VerifyCase& c, const VerifyOutcome& o, Output& out) {
+  ++r.runs;
+  count_coverage(r.coverage, c, o);
+  const std::string run = describe(c);
+  out.text((o.difference ? "DIFFERENT  " : "identical  ") + run + "  [plan " + o.plan_hash + "]");
+  out.text("           numerics " + o.numerics_key);
+  if (!o.difference) {
+    ++r.identical;
+  } else if (!r.first_difference) {
+    r.first_difference = o.difference;
+    r.first_difference_run = run;
+  }
+  if (o.stats.weight_fetches == 0) {
+    throw VerificationFailed("a run moved no weights, so it shows nothing: " + run +
+                             "; lower --device-mem or use another --policy");
+  }
+}
+
+VerifyCase given_case(const VerifyArgs& args) {
+  VerifyCase c;
+  c.session = session_config(args);
+  c.budgets = resolve_budgets(args.budget);
+  c.schedule = schedule_of(args);
+  c.reference_threads = c.session.threads;
+  c.evaluate = true;
+  return c;
+}
+
+}  // namespace
+
+int run_verify(const VerifyArgs& args) {
+  Output out(args.json);
+  VerifyReport report;
+  if (args.random != 0) {
+    for (uint64_t i = 0; i < args.random; ++i) {
+      const VerifyCase c = random_case(args.seed, i);
+      const auto data =
+          random_tokens(vocabulary_of(c.session.model), c.session.shape.seq, c.session.seed);
+      add(report, c, verify_case(c, *data), out);
+    }
+  } else {
+    const VerifyCase c = given_case(args);
+    const uint32_t vocabulary = vocabulary_of(c.session.model);
+    const auto data = args.data.empty() ? random_tokens(vocabulary, c.session.shape.seq, args.seed)
+                                        : open_data(args, c.session.shape.seq, vocabulary);
+    add(report, c, verify_case(c, *data), out);
+  }
+  std::string text = "\n" + std::to_string(report.identical) + " of " +
+                     std::to_string(report.runs) + " runs bit-identical to resident\ncoverage:";
+  for (const auto& [name, count] : report.coverage) {
+    text += "\n  " + name + ": " + std::to_string(count);
+  }
+  out.text(text);
+  out.result(report_json(report).dump());
+  if (report.first_difference) {
+    const Difference& d = *report.first_difference;
+    throw VerificationFailed("first difference at step " + std::to_string(d.step) + ", " +
+                             d.tensor + ", element " + std::to_string(d.element) + ": " + d.detail +
+                             "; run: " + report.first_difference_run);
+  }
+  return 0;
+}
+
+}  // namespace strata

@@ -1,0 +1,12 @@
+// One function a verb. Each returns the exit code and throws strata::Error for the rest.
+#pragma once
+#include "cli/options.hpp"
+
+namespace strata {
+
+int run_train(const TrainArgs&);
+int run_plan(const PlanArgs&);
+int run_verify(const VerifyArgs&);
+int run_policies(const PoliciesArgs&);
+
+}  // namespace strata

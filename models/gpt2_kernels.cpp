@@ -1,0 +1,320 @@
+#include "models/gpt2_kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "models/host/activation.hpp"
+#include "models/host/attention.hpp"
+#include "models/host/bias.hpp"
+#include "models/host/embedding.hpp"
+#include "models/host/layernorm.hpp"
+#include "models/host/tile_gemm.hpp"
+
+namespace strata {
+namespace {
+
+using host::TileGemm;
+
+uint64_t align64(uint64_t n) { return (n + 63) / 64 * 64; }
+
+float* f32(void* p) { return static_cast<float*>(p); }
+const float* f32(const void* p) { return static_cast<const float*>(p); }
+
+using host::Epilogue;
+using host::Gemm;
+
+Epilogue forward_epilogue(LinearKind kind) {
+  if (kind == LinearKind::attn) return Epilogue::bias;
+  return kind == LinearKind::fc ? Epilogue::bias_gelu : Epilogue::bias_residual;
+}
+
+/// The three products of one linear layer.
+struct LinearGemms {
+  int64_t rows, in, out;
+  Gemm forward, dx, dweight;
+
+  LinearGemms(LinearKind kind, int64_t n, int64_t i, int64_t o, DType t)
+      : rows(n),
+        in(i),
+        out(o),
+        forward({.m = n, .n = o, .k = i, .in = t, .out = t, .epilogue = forward_epilogue(kind)}),
+        dx({.m = n,
+            .n = i,
+            .k = o,
+            .transpose_b = true,
+            .in = t,
+            .out = t,
+            .epilogue = kind == LinearKind::fc_proj ? Epilogue::gelu_backward : Epilogue::none}),
+        dweight({.m = i, .n = o, .k = n, .transpose_a = true, .in = t, .out = t}) {}
+};
+
+void run_linear(HostContext& h, const LinearGemms* g, LinearArgs a, uint64_t scratch) {
+  g->forward.run(h.pool,
+                 {.a = a.x,
+                  .b = a.weight,
+                  .c = a.y,
+                  .bias = a.bias,
+                  .residual = a.residual,
+                  .activation = a.activated},
+                 {a.workspace, scratch});
+}
+
+void run_linear_backward(HostContext& h, const LinearGemms* g, LinearBackwardArgs a, DType t,
+                         uint64_t scratch) {
+  host::bias_gradient(h.pool, t, a.dbias, a.dy, static_cast<size_t>(g->rows),
+                      static_cast<size_t>(g->out), a.workspace);
+  g->dweight.run(h.pool, {.a = a.x, .b = a.dy, .c = a.dweight}, {a.workspace, scratch});
+  g->dx.run(h.pool, {.a = a.dy, .b = a.weight, .c = a.dx, .saved = a.pre}, {a.workspace, scratch});
+}
+
+struct HeadGemms {
+  int64_t n, d, v, block;
+  DType t;
+  TileGemm logits, dx, dw, dw_add;
+  HeadGemms(int64_t n_, int64_t d_, int64_t v_, DType t_)
+      : n(n_),
+        d(d_),
+        v(v_),
+        block(std::min<int64_t>(n_, 256)),
+        t(t_),
+        logits({block, v, d, d, d, v, false, true, t, t}),
+        dx({block, d, v, v, d, d, false, false, t, t}),
+        dw({v, d, block, v, d, d, true, false, t, DType::f32}),
+        dw_add({v, d, block, v, d, d, true, false, t, DType::f32, true}) {}
+  size_t scratch(uint32_t threads) const {
+    return std::max({logits.scratch_bytes(threads), dx.scratch_bytes(threads),
+                     dw.scratch_bytes(threads), dw_add.scratch_bytes(threads)});
+  }
+};
+
+void run_head(HostContext& h, const HeadGemms* g, LossArgs a, double scale, bool gradient,
+              uint32_t threads) {
+  const size_t e = size_of(g->t);
+  std::byte* logits = a.workspace + align64(g->scratch(threads));
+  double* row_loss = reinterpret_cast<double*>(logits + align64(g->block * g->v * e));
+  float* dw32 = g->t == DType::f32 ? f32(a.dwte) : reinterpret_cast<float*>(row_loss + g->block);
+  const auto* targets = static_cast<const int32_t*>(a.targets);
+  double total = 0;
+  for (int64_t r0 = 0; r0 < g->n; r0 += g->block) {
+    const auto* x = static_cast<const std::byte*>(a.x) + r0 * g->d * e;
+    g->logits.run(h.pool, x, a.wte, logits, a.workspace);
+    h.pool.parallel_for(static_cast<uint32_t>(g->block), [&](uint32_t r) {
+      const int32_t target = targets[r0 + r];
+      auto row = [&](int64_t j) -> float {
+        return g->t == DType::f32 ? f32(logits)[r * g->v + j]
+                                  : to_float(reinterpret_cast<Bf16*>(logits)[r * g->v + j]);
+      };
+      float m = -1e30f;
+      for (int64_t j = 0; j < g->v; ++j) m = std::max(m, row(j));
+      double sum = 0;
+      for (int64_t j = 0; j < g->v; ++j) sum += std::exp(row(j) - m);
+      row_loss[r] = target < 0 ? 0 : std::log(sum) + m - row(target);
+      if (!gradient) return;
+      for (int64_t j = 0; j < g->v; ++j) {
+        const double p = std::exp(row(j) - m) / sum - (j == target ? 1 : 0);
+        const auto d = static_cast<float>(target < 0 ? 0 : p * scale);
+        if (g->t == DType::f32)
+          f32(logits)[r * g->v + j] = d;
+        else
+          reinterpret_cast<Bf16*>(logits)[r * g->v + j] = to_bf16(d);
+      }
+    });
+    for (int64_t r = 0; r < g->block; ++r) total += row_loss[r];
+    if (!gradient) continue;
+    g->dx.run(h.pool, logits, a.wte, static_cast<std::byte*>(a.dx) + r0 * g->d * e, a.workspace);
+    (r0 == 0 ? g->dw : g->dw_add).run(h.pool, logits, x, dw32, a.workspace);
+  }
+  if (gradient && g->t == DType::bf16) {
+    auto* out = static_cast<Bf16*>(a.dwte);
+    for (int64_t i = 0; i < g->v * g->d; ++i) out[i] = to_bf16(dw32[i]);
+  }
+  *a.loss = total;
+}
+
+}  // namespace
+
+struct Gpt2Kernels::Prepared {
+  std::array<std::unique_ptr<LinearGemms>, 4> linear;
+  std::array<uint64_t, 4> backward_scratch{};
+  std::unique_ptr<HeadGemms> head;
+  const host::Attention* attention = nullptr;
+};
+
+Gpt2Kernels::Gpt2Kernels(const Gpt2Config& c, const ModelOptions& o)
+    : config_(c), options_(o), rows_(o.shape.rows()), prepared_(std::make_unique<Prepared>()) {
+  const auto n = static_cast<int64_t>(rows_), d = static_cast<int64_t>(c.width);
+  const auto make = [&](LinearKind kind, int64_t in, int64_t out) {
+    return std::make_unique<LinearGemms>(kind, n, in, out, o.dtype);
+  };
+  prepared_->linear = {make(LinearKind::attn, d, 3 * d), make(LinearKind::attn_proj, d, d),
+                       make(LinearKind::fc, d, 4 * d), make(LinearKind::fc_proj, 4 * d, d)};
+  for (size_t i = 0; i < prepared_->linear.size(); ++i) {
+    const LinearGemms& g = *prepared_->linear[i];
+    prepared_->backward_scratch[i] =
+        std::max<uint64_t>({g.dx.scratch_bytes(o.threads), g.dweight.scratch_bytes(o.threads),
+                            host::bias_gradient_scratch(rows_, static_cast<size_t>(g.out))});
+  }
+  prepared_->head = std::make_unique<HeadGemms>(n, d, c.vocabulary, o.dtype);
+  prepared_->attention = &host::attention({o.dtype, o.shape.batch, o.shape.seq, c.width, c.heads});
+}
+
+Gpt2Kernels::~Gpt2Kernels() = default;
+
+OpInfo Gpt2Kernels::embedding_info() const {
+  return {"embedding", 0, 3 * rows_ * config_.width * size_of(options_.dtype), 0};
+}
+void Gpt2Kernels::embedding(Stream& s, void* x, const void* tokens, const void* wte,
+                            const void* wpe) const {
+  launch_native<[](HostContext& h, host::EmbeddingForward a) {
+    host::embedding_forward(h.pool, a);
+  },
+                HostContext>(
+      s, {},
+      host::EmbeddingForward{options_.dtype, x, static_cast<const int32_t*>(tokens), wte, wpe,
+                             options_.shape.batch, options_.shape.seq, config_.width,
+                             config_.vocabulary});
+}
+
+OpInfo Gpt2Kernels::positions_backward_info() const {
+  return {"wpe backward", 0, 2 * rows_ * config_.width * size_of(options_.dtype), 0};
+}
+void Gpt2Kernels::positions_backward(Stream& s, void* dwpe, const void* dx) const {
+  launch_native<[](HostContext& h, host::PositionGradient a) {
+    host::position_gradient(h.pool, a);
+  },
+                HostContext>(
+      s, {},
+      host::PositionGradient{options_.dtype, dwpe, dx, options_.shape.batch, options_.shape.seq,
+                             config_.positions, config_.width});
+}
+
+OpInfo Gpt2Kernels::lookup_backward_info() const {
+  return {"wte lookup backward", 0, 3 * rows_ * config_.width * size_of(options_.dtype),
+          host::lookup_gradient_scratch(rows_, config_.vocabulary)};
+}
+void Gpt2Kernels::lookup_backward(Stream& s, const ScatteredTensor& acc, DType acc_type,
+                                  const void* tokens, const void* dx, std::byte* workspace) const {
+  host::LookupGradient a;
+  a.dtype = options_.dtype;
+  a.accumulator_dtype = acc_type;
+  a.accumulator = acc;
+  a.dx = dx;
+  a.tokens = static_cast<const int32_t*>(tokens);
+  a.scratch = workspace;
+  a.count = rows_;
+  a.vocabulary = config_.vocabulary;
+  a.width = config_.width;
+  launch_native<[](HostContext& h, host::LookupGradient g) { host::lookup_gradient(h.pool, g); },
+                HostContext>(s, {}, a);
+}
+
+OpInfo Gpt2Kernels::norm_info(const char* name) const {
+  return {name, 0, 2 * rows_ * config_.width * size_of(options_.dtype), 0};
+}
+void Gpt2Kernels::norm(Stream& s, void* y, void* stats, const void* x, const void* gamma,
+                       const void* beta) const {
+  launch_native<[](HostContext& h, host::LayernormForward a) {
+    host::layernorm_forward(h.pool, a);
+  },
+                HostContext>(
+      s, {},
+      host::LayernormForward{options_.dtype, y, f32(stats), f32(stats) + rows_, x, gamma, beta,
+                             rows_, config_.width, 1e-5f});
+}
+OpInfo Gpt2Kernels::norm_backward_info(const char* name) const {
+  return {name, 0, 4 * rows_ * config_.width * size_of(options_.dtype),
+          host::layernorm_backward_scratch(rows_, config_.width)};
+}
+void Gpt2Kernels::norm_backward(Stream& s, const NormBackwardArgs& a) const {
+  launch_native<[](HostContext& h, host::LayernormBackward b) {
+    host::layernorm_backward(h.pool, b);
+  },
+                HostContext>(
+      s, {},
+      host::LayernormBackward{options_.dtype, a.dx, a.dgamma, a.dbeta, a.dy, a.x, a.gamma,
+                              f32(a.stats), f32(a.stats) + rows_, a.residual, a.workspace, rows_,
+                              config_.width});
+}
+
+OpInfo Gpt2Kernels::linear_info(LinearKind kind, const char* name) const {
+  const LinearGemms& g = *prepared_->linear[static_cast<size_t>(kind)];
+  const auto in = static_cast<uint64_t>(g.in), out = static_cast<uint64_t>(g.out);
+  return {name, 2 * rows_ * in * out, (rows_ * (in + out) + in * out) * size_of(options_.dtype),
+          g.forward.scratch_bytes(options_.threads)};
+}
+void Gpt2Kernels::linear(Stream& s, LinearKind kind, const LinearArgs& a) const {
+  const LinearGemms* g = prepared_->linear[static_cast<size_t>(kind)].get();
+  launch_native<run_linear, HostContext>(s, {}, g, a,
+                                         uint64_t{g->forward.scratch_bytes(options_.threads)});
+}
+OpInfo Gpt2Kernels::linear_backward_info(LinearKind kind, const char* name) const {
+  const LinearGemms& g = *prepared_->linear[static_cast<size_t>(kind)];
+  const auto in = static_cast<uint64_t>(g.in), out = static_cast<uint64_t>(g.out);
+  return {name, 4 * rows_ * in * out, 2 * (rows_ * (in + out) + in * out) * size_of(options_.dtype),
+          prepared_->backward_scratch[static_cast<size_t>(kind)]};
+}
+void Gpt2Kernels::linear_backward(Stream& s, LinearKind kind, const LinearBackwardArgs& a) const {
+  const auto i = static_cast<size_t>(kind);
+  const LinearGemms* g = prepared_->linear[i].get();
+  launch_native<run_linear_backward, HostContext>(s, {}, g, a, options_.dtype,
+                                                  prepared_->backward_scratch[i]);
+}
+
+OpInfo Gpt2Kernels::attention_info() const {
+  const uint64_t t = options_.shape.seq;
+  return {"attention", 2 * rows_ * t * config_.width,
+          4 * rows_ * config_.width * size_of(options_.dtype),
+          prepared_->attention->forward_scratch(options_.threads)};
+}
+void Gpt2Kernels::attention(Stream& s, void* out, void* lse, const void* qkv,
+                            std::byte* workspace) const {
+  launch_native<[](HostContext& h, const host::Attention* attention, host::AttentionForward a) {
+    attention->forward(h.pool, a);
+  },
+                HostContext>(s, {}, prepared_->attention,
+                             host::AttentionForward{out, f32(lse), qkv, workspace});
+}
+OpInfo Gpt2Kernels::attention_backward_info() const {
+  const uint64_t t = options_.shape.seq;
+  return {"attention backward", 5 * rows_ * t * config_.width,
+          8 * rows_ * config_.width * size_of(options_.dtype),
+          prepared_->attention->backward_scratch(options_.threads)};
+}
+void Gpt2Kernels::attention_backward(Stream& s, void* dqkv, const void* qkv, const void* out,
+                                     const void* lse, const void* dout,
+                                     std::byte* workspace) const {
+  launch_native<[](HostContext& h, const host::Attention* attention, host::AttentionBackward a) {
+    attention->backward(h.pool, a);
+  },
+                HostContext>(s, {}, prepared_->attention,
+                             host::AttentionBackward{dqkv, qkv, out, f32(lse), dout, workspace});
+}
+
+OpInfo Gpt2Kernels::loss_info() const {
+  const HeadGemms& g = *prepared_->head;
+  const uint64_t vd = static_cast<uint64_t>(g.v) * static_cast<uint64_t>(g.d);
+  const uint64_t e = size_of(options_.dtype);
+  return {"loss", 6 * rows_ * vd, 3 * vd * e,
+          align64(g.scratch(options_.threads)) + align64(g.block * g.v * e) + g.block * 8 +
+              (options_.dtype == DType::bf16 ? vd * 4 : 0)};
+}
+void Gpt2Kernels::loss(Stream& s, const LossArgs& a) const {
+  const double tokens = static_cast<double>(rows_) * options_.shape.micro_batches;
+  launch_native<run_head, HostContext>(s, {}, static_cast<const HeadGemms*>(prepared_->head.get()),
+                                       a, 1.0 / tokens, true, options_.threads);
+}
+OpInfo Gpt2Kernels::evaluate_info() const {
+  OpInfo info = loss_info();
+  info.name = "evaluate";
+  info.flops /= 3;
+  return info;
+}
+void Gpt2Kernels::evaluate(Stream& s, double* loss, const void* x, const void* wte,
+                           const void* targets, std::byte* workspace) const {
+  launch_native<run_head, HostContext>(s, {}, static_cast<const HeadGemms*>(prepared_->head.get()),
+                                       LossArgs{loss, nullptr, nullptr, x, wte, targets, workspace},
+                                       1.0, false, options_.threads);
+}
+
+}  // namespace strata
