@@ -8,6 +8,7 @@
 #include "models/host/attention.hpp"
 #include "models/host/bias.hpp"
 #include "models/host/embedding.hpp"
+#include "models/host/gemm.hpp"
 #include "models/host/layernorm.hpp"
 #include "models/host/tile_gemm.hpp"
 

@@ -1,5 +1,6 @@
 #include "train/session.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "models/registry.hpp"
@@ -94,7 +95,15 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
   for (ParamId p = 0; p < layout.params().size(); ++p) {
     if (layout.storage_of(p) != p) continue;
     engine_->set_weight(p, [&](uint64_t begin, uint64_t n, float* out) {
-      workload.model().initialize(p, workload.config().seed, begin, n, out);
+      // Each value is a function of its index alone, so any cut gives the same bits.
+      constexpr uint64_t kBlock = 4096;
+      const ThreadPool::Turn turn(backend_->pool());
+      backend_->pool().parallel_for(
+          static_cast<uint32_t>((n + kBlock - 1) / kBlock), [&](uint32_t i) {
+            const uint64_t at = i * kBlock;
+            workload.model().initialize(p, workload.config().seed, begin + at,
+                                        std::min(kBlock, n - at), out + at);
+          });
     });
   }
 }
