@@ -1,0 +1,132 @@
+#include "models/host/gemm_rate.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "runtime/errors.hpp"
+#include "runtime/host/host_backend.hpp"
+
+namespace strata::host {
+
+namespace {
+
+void add_linear(std::vector<GemmProduct>& out, const std::string& name, int64_t rows,
+                int64_t inputs, int64_t outputs, uint32_t count) {
+  out.push_back({name + " y", rows, outputs, inputs, false, false, count});
+  out.push_back({name + " dx", rows, inputs, outputs, false, true, count});
+  out.push_back({name + " dw", inputs, outputs, rows, true, false, count});
+}
+
+/// Finite, of both signs, without denormals: what they are does not matter, that they are there
+/// does (untouched pages all map to one page of zeros).
+void fill(std::byte* p, size_t bytes, DType t) {
+  const auto value = [](size_t i) {
+    return static_cast<float>(static_cast<int>((i * 2654435761u >> 13) & 255) - 128) / 256.0f;
+  };
+  if (t == DType::f32) {
+    auto* f = reinterpret_cast<float*>(p);
+    for (size_t i = 0; i < bytes / 4; ++i) f[i] = value(i);
+  } else {
+    auto* h = reinterpret_cast<Bf16*>(p);
+    for (size_t i = 0; i < bytes / 2; ++i) h[i] = to_bf16(value(i));
+  }
+}
+
+}  // namespace
+
+std::vector<GemmProduct> training_products(const Gpt2Config& c, uint64_t rows) {
+  const auto m = static_cast<int64_t>(rows);
+  const int64_t d = c.width, v = c.vocabulary;
+  std::vector<GemmProduct> out;
+  add_linear(out, "attn", m, d, 3 * d, c.layers);
+  add_linear(out, "attn_proj", m, d, d, c.layers);
+  add_linear(out, "fc", m, d, 4 * d, c.layers);
+  add_linear(out, "fc_proj", m, 4 * d, d, c.layers);
+  out.push_back({"head y", m, v, d, false, true, 1});
+  out.push_back({"head dx", m, d, v, false, false, 1});
+  out.push_back({"head dw", v, d, m, true, false, 1});
+  return out;
+}
+
+double training_flops(const Gpt2Config& c, uint64_t tokens) noexcept {
+  const double l = c.layers, d = c.width, v = c.vocabulary;
+  return 6.0 * static_cast<double>(tokens) * (12.0 * l * d * d + v * d);
+}
+
+const char* name_of(GemmLayout l) noexcept {
+  constexpr std::array<const char*, kGemmLayouts> kNames = {"plain", "packed B", "packed A and B"};
+  return kNames[static_cast<size_t>(l)];
+}
+
+double GemmRate::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double GemmRate::time(size_t i, GemmLayout layout) {
+  const double start = now();
+  run(i, layout, memory_);
+  return now() - start;
+}
+
+void GemmRate::calibrate(uint32_t rounds) {
+  std::vector<std::vector<GemmLayout>> layouts(products_.size());
+  Needs most;
+  for (size_t i = 0; i < products_.size(); ++i) {
+    for (size_t l = 0; l < kGemmLayouts; ++l) {
+      const auto layout = static_cast<GemmLayout>(l);
+      const auto needs = prepare(i, layout);
+      if (!needs) continue;
+      layouts[i].push_back(layout);
+      most.a = std::max(most.a, needs->a);
+      most.b = std::max(most.b, needs->b);
+      most.c = std::max(most.c, needs->c);
+      most.scratch = std::max(most.scratch, needs->scratch);
+    }
+  }
+  const std::array<size_t, 4> bytes = {most.a, most.b, most.c, most.scratch};
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    arenas_[i] = allocate_pages(bytes[i], "benchmark");
+    if (bytes[i] != 0) fill(arenas_[i].base(), bytes[i], dtype_);
+  }
+  memory_ = {arenas_[0].base(), arenas_[1].base(), arenas_[2].base(), arenas_[3].base()};
+
+  choices_.assign(products_.size(), {GemmLayout::plain, std::numeric_limits<double>::infinity()});
+  for (uint32_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < products_.size(); ++i) {
+      for (const GemmLayout layout : layouts[i]) {
+        const double seconds = time(i, layout);
+        if (seconds < choices_[i].seconds) choices_[i] = {layout, seconds};
+      }
+    }
+  }
+}
+
+double GemmRate::measure(double least_seconds) {
+  if (choices_.empty()) throw StateError("GEMM rate: measure() before calibrate()");
+  struct Sum {
+    double seconds = 0;
+    uint32_t runs = 0;
+  };
+  std::vector<Sum> sums(products_.size());
+  double elapsed = 0;
+  do {
+    for (uint32_t r = 0; r < kRepeats; ++r) {
+      for (size_t i = 0; i < products_.size(); ++i) {
+        if (r >= products_[i].count) continue;
+        const double seconds = time(i, choices_[i].layout);
+        sums[i].seconds += seconds;
+        ++sums[i].runs;
+        elapsed += seconds;
+      }
+    }
+  } while (elapsed < least_seconds);
+  double flops = 0, total = 0;
+  for (size_t i = 0; i < products_.size(); ++i) {
+    flops += products_[i].count * products_[i].flops();
+    total += products_[i].count * sums[i].seconds / sums[i].runs;
+  }
+  return flops / total;
+}
+
+}  // namespace strata::host
