@@ -27,7 +27,12 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
       last_use_(layout.chunks() * kPlanes, 0),
-      op_fences_(options.run_ahead) {
+      op_fences_(std::max(options.run_ahead, 1u)) {
+  if (plan.chunks.size() != layout.chunks()) {
+    throw StateError("the plan places " + std::to_string(plan.chunks.size()) +
+                     " chunks, the layout has " + std::to_string(layout.chunks()) +
+                     "; plan again for this layout");
+  }
   const size_t unit = shape.unit_bytes();
   const size_t device_units = plan.device_units * unit;
   non_model_ = ledger_.reserve(Tier::device, Category::activation, plan.need.non_model_bytes);
@@ -61,8 +66,13 @@ Engine::~Engine() {
 }
 
 void Engine::begin(uint32_t program, const StepParams& step) {
-  program_index_ = program;
+  if (running_) {
+    throw StateError(
+        "a program was begun before the last one ended, or after one of its ops failed");
+  }
   program_ = programs_.at(program);
+  program_index_ = program;
+  running_ = true;
   cursor_ = 0;
   next_action_ = 0;
   step_ = step;
@@ -77,11 +87,7 @@ void Engine::begin(uint32_t program, const StepParams& step) {
 
 OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
                        std::initializer_list<ValueId>, std::initializer_list<ValueId>) {
-  if (cursor_ >= program_->ops().size() || std::strcmp(current_op().name, info.name) != 0) {
-    throw StateError(std::string("op ") + info.name + " was run where the program has " +
-                     (cursor_ < program_->ops().size() ? current_op().name : "its end") +
-                     "; run the block calls in the program's order");
-  }
+  expect_op(info.name);
   if (current_op().skip) {
     ++cursor_;
     return nullptr;
@@ -95,6 +101,19 @@ OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
 }
 
 void Engine::leave() { end_op(); }
+
+void Engine::expect_op(const char* name) const {
+  const auto fail = [&](const std::string& why) {
+    throw StateError(std::string("op ") + name + " was run " + why);
+  };
+  if (!running_) fail("outside a program; call begin first");
+  if (in_op_) fail("inside another op, or after one failed");
+  const bool ended = cursor_ >= program_->ops().size();
+  if (ended || std::strcmp(current_op().name, name) != 0) {
+    fail(std::string("where the program has ") + (ended ? "its end" : current_op().name) +
+         "; run the block calls in the program's order");
+  }
+}
 
 void Engine::run_program() {
   while (cursor_ < program_->ops().size()) {
@@ -194,6 +213,8 @@ void Engine::sum_squares(ChunkId c) {
   launch_native<sum_chunk_squares, HostContext>(stream(), Cost{0, shape_.unit_bytes()}, job);
   note(Issued::square_sum, {c, Plane::grad});
   if (options_.clip > 0) return;
+  // The last step's scale may still be on its way to the host.
+  chunk_scale_hazards_[c].order_read(stream(), Resource::compute);
   const uint64_t node_bytes = records_.nodes(c, slices.size()) - records_.nodes(c, 0);
   auto* scales = reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales());
   const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
@@ -238,9 +259,11 @@ void Engine::retire_weights(ChunkId c) {
 }
 
 void Engine::end() {
-  if (cursor_ != program_->ops().size()) {
-    throw StateError("a program was ended before its last op");
+  if (!running_ || cursor_ != program_->ops().size()) {
+    throw StateError(running_ ? "a program was ended before its last op"
+                              : "a program was ended that was not begun");
   }
+  running_ = false;
   if (program_->trains()) issue_norm();
 }
 
@@ -309,6 +332,10 @@ void Engine::run_actions() {
 }
 
 void Engine::apply(const Action& a) {
+  if (a.object.chunk >= layout_.chunks()) {  // a plan for another layout
+    ++stats_.hints_skipped;
+    return note(Issued::skipped_hint, a.object);
+  }
   const Object& o = table_.at(a.object);
   const Copy& device = o.at(Place::device);
   bool done = false;

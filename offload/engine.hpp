@@ -23,7 +23,7 @@ struct Mutations {
 struct EngineOptions {
   /// Global norm bound; 0: no clipping, and updates start inside backward.
   double clip = 0;
-  /// Ops the issuer may run ahead of the compute stream.
+  /// Ops the issuer may run ahead of the compute stream; at least 1.
   uint32_t run_ahead = 64;
   /// Not null: every issued record is appended.
   IssueLog* log = nullptr;
@@ -64,7 +64,7 @@ class Engine final : public OpSink, private OpScope {
   using FillFn = std::function<void(uint64_t begin, uint64_t n, float* out)>;
   /// Zeroes everything. Call once, before `set_weight`.
   void zero_state();
-  /// Sets a parameter's master weights from blocks of fp32.
+  /// Sets a parameter's master weights from blocks of fp32. Runs pending updates first.
   void set_weight(ParamId, const FillFn&);
   /// Reads a plane of a parameter as stored, into `out` of elems * element size bytes. Runs pending
   /// updates first.
@@ -111,6 +111,7 @@ class Engine final : public OpSink, private OpScope {
   double* loss() const override;
 
   // engine.cpp: the flow of one op and one step
+  void expect_op(const char* name) const;
   void begin_op();
   void end_op();
   void add_staged_gradients(const ProgramOp&);
@@ -137,6 +138,7 @@ class Engine final : public OpSink, private OpScope {
   UnitPool& pool(Place p) { return p == Place::device ? *device_ : *host_; }
   const UnitPool& pool(Place p) const { return p == Place::device ? *device_ : *host_; }
   std::byte* address(ObjId, Place, uint64_t chunk_offset, size_t elem_size) const;
+  void expect_declared(ParamId, Plane) const;
   PlaneAddresses addresses(ChunkId, Place) const;
   void note(Issued, ObjId = {}, UnitId = 0);
   void create_objects();
@@ -180,7 +182,8 @@ class Engine final : public OpSink, private OpScope {
   uint32_t program_index_ = 0;
   OpIndex cursor_ = 0;
   size_t next_action_ = 0;
-  bool in_op_ = false;
+  bool running_ = false;  // between `begin` and `end`
+  bool in_op_ = false;    // stays set when an op's body throws: the engine is not usable then
   StepParams step_;
   uint64_t steps_begun_ = 0;
 

@@ -11,7 +11,16 @@ namespace strata {
 
 Stream& Engine::stream() const { return backend_.stream(Resource::compute); }
 
+void Engine::expect_declared(ParamId p, Plane plane) const {
+  for (const ObjUse& u : current_op().uses) {
+    if (u.object == ObjId{layout_.of_param(p).front().chunk, plane}) return;
+  }
+  throw StateError(std::string("op ") + current_op().name + " did not declare the " +
+                   name_of(plane) + " of " + layout_.params()[p].name);
+}
+
 const void* Engine::weight(ParamId p) const {
+  expect_declared(p, Plane::weight);
   const Piece& first = layout_.of_param(p).front();
   return address({first.chunk, Plane::weight}, Place::device, first.chunk_offset,
                  size_of(shape_.weight_type()));
@@ -32,6 +41,7 @@ void* Engine::gradient(ParamId p) const {
 }
 
 ScatteredTensor Engine::accumulator(ParamId p) const {
+  expect_declared(p, Plane::grad);
   ScatteredTensor out;
   const size_t size = size_of(shape_.grad_type());
   const uint64_t unit_elems = shape_.unit_bytes() / size;
@@ -79,6 +89,10 @@ void Engine::set_weight(ParamId p, const FillFn& fill) {
       if (table_.at(id).version == 0) table_.written(id, table_.at(id).home);
     }
     return;
+  }
+  if (tick_ != 0) {
+    flush();
+    backend_.drain();
   }
   std::vector<float> master(kBlock);
   std::vector<uint16_t> hi(kBlock), lo(kBlock);

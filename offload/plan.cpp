@@ -15,11 +15,13 @@ const char* name_of(Act a) noexcept {
 uint64_t Plan::hash() const {
   Hasher h;
   h.text(policy);
+  h.number(chunks.size());
   for (const ChunkPlacement& c : chunks) {
     h.number(static_cast<uint64_t>(c.home) * 2 + static_cast<uint64_t>(c.keep_weight));
   }
   h.number(device_units);
   h.number(host_units);
+  h.number(need.non_model_bytes);
   for (const auto& list : actions) {
     h.number(list.size());
     for (const Action& a : list) {

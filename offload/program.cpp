@@ -133,7 +133,8 @@ void Program::Lowering::assign_gradients() {
       d.grads.push_back(g);
     }
   }
-  out.has_gradient_ = seen;
+  out.has_gradient_.resize(seen.size());
+  for (ParamId p = 0; p < seen.size(); ++p) out.has_gradient_[p] = seen[layout.storage_of(p)];
 }
 
 void Program::Lowering::pack() {

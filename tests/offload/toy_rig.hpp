@@ -1,0 +1,82 @@
+// The toy model with everything around it that an engine needs, driven step by step.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "offload/planner.hpp"
+#include "tests/offload/toy_model.hpp"
+
+namespace strata::toy {
+
+struct Config {
+  Shape shape;
+  uint32_t steps = 4, accum = 1, threads = 1;
+  uint64_t chunk_elems = 2048;
+  double clip = 0.5, lr = 0.01;
+  OptimizerConfig optimizer;
+  std::string policy = "resident";
+  /// 0: the smallest budget that fits; 1: everything; between: a fraction of the way.
+  double memory = 1;
+  bool recompute = false;
+  uint64_t delay_seed = 0;
+  uint32_t max_delay_microseconds = 100;
+  /// Evaluate between steps, while updates are pending.
+  bool evaluate = false;
+  /// Replaces the plan's actions.
+  std::function<void(const std::vector<const Program*>&, Plan&)> tamper;
+  Mutations mutations;
+  bool virtual_time = false;
+  uint32_t run_ahead = 64;
+  bool keep_log = true;
+};
+
+/// Layout, programs and plans of a configuration: all that needs no memory.
+class Plans {
+ public:
+  explicit Plans(const Config&);
+
+  PlanInput input(const Budgets&) const;
+  /// Under budgets between the smallest and the largest useful, as `Config::memory` says.
+  Budgets budgets() const;
+
+  Config config;
+  Model model;
+  ChunkLayout layout;
+  Program train, eval;
+  std::vector<const Program*> programs;
+  StateShape shape;
+  std::unique_ptr<Updater> updater;
+  std::unique_ptr<Policy> policy;
+};
+
+/// An engine under the budgets that the configuration asks for, weights initialised.
+class Rig {
+ public:
+  explicit Rig(const Config&);
+
+  void step(uint64_t s);
+  /// Evaluates on the batch of the step.
+  void evaluate(uint64_t s);
+  /// Fills the batch of the step, which `run` then uses.
+  void fill_batch(uint64_t s);
+  /// Runs a program on the batch that was filled last.
+  void run(uint32_t program, const StepParams&);
+  /// One plane of one tensor, as bytes.
+  std::vector<std::byte> read(ParamId, Plane);
+  /// Every plane of every tensor.
+  std::vector<std::vector<std::byte>> state();
+  StepParams params_of(uint64_t s) const;
+
+  Plans plans;
+  Budgets budgets;
+  PlanResult planned;
+  Plan plan;
+  IssueLog log;
+  Ledger ledger;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Engine> engine;
+};
+
+}  // namespace strata::toy

@@ -1,0 +1,103 @@
+#include "offload/value_packing.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kAlign = 64;
+
+uint64_t aligned(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+bool overlap_in_time(const PackItem& a, const PackItem& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+bool overlap_in_memory(const PackItem& a, const PackItem& b) {
+  return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+}
+
+/// Most bytes alive at one op, each rounded up to the alignment.
+uint64_t live_peak(const std::vector<PackItem>& items, OpIndex ops) {
+  uint64_t peak = 0;
+  for (OpIndex i = 0; i < ops; ++i) {
+    uint64_t live = 0;
+    for (const PackItem& item : items) {
+      if (item.first <= i && i <= item.last) live += aligned(item.bytes);
+    }
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+std::vector<PackItem> random_items(std::mt19937_64& random, OpIndex ops) {
+  std::vector<PackItem> items(1 + random() % 120);
+  for (PackItem& item : items) {
+    // Few sizes repeat often, as layers do; some are not multiples of the alignment, some nothing.
+    constexpr uint64_t kSizes[] = {0, 1, 63, 64, 65, 4096, 4096, 10000};
+    item.bytes = random() % 4 == 0 ? random() % 5000 : kSizes[random() % 8];
+    item.first = static_cast<OpIndex>(random() % ops);
+    item.last = std::min<OpIndex>(ops - 1, item.first + static_cast<OpIndex>(random() % 15));
+  }
+  return items;
+}
+
+TEST(ValuePacking, RandomItemsNeverOverlapInTimeAndMemory) {
+  constexpr OpIndex kOps = 40;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<PackItem> items = random_items(random, kOps);
+    const uint64_t peak = pack_values(items);
+    EXPECT_EQ(peak % kAlign, 0u);
+    for (size_t i = 0; i < items.size(); ++i) {
+      ASSERT_EQ(items[i].offset % kAlign, 0u) << seed;
+      ASSERT_LE(items[i].offset + items[i].bytes, peak) << seed;
+      for (size_t j = 0; j < i; ++j) {
+        if (items[i].bytes == 0 || items[j].bytes == 0) continue;
+        ASSERT_FALSE(overlap_in_time(items[i], items[j]) && overlap_in_memory(items[i], items[j]))
+            << "seed " << seed << ", items " << j << " and " << i;
+      }
+    }
+    const uint64_t live = live_peak(items, kOps);
+    EXPECT_GE(peak, live) << seed;
+    EXPECT_LE(peak, live + live / 2) << "wasteful, seed " << seed;
+  }
+}
+
+TEST(ValuePacking, SameItemsGiveSameOffsets) {
+  std::mt19937_64 random(5);
+  const std::vector<PackItem> items = random_items(random, 30);
+  std::vector<PackItem> a = items, b = items;
+  EXPECT_EQ(pack_values(a), pack_values(b));
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].offset, b[i].offset);
+}
+
+TEST(ValuePacking, ItemsAliveInTurnShareMemory) {
+  std::vector<PackItem> items = {{1000, 0, 3}, {1000, 4, 6}, {1000, 7, 7}};
+  EXPECT_EQ(pack_values(items), 1024u);
+  for (const PackItem& item : items) EXPECT_EQ(item.offset, 0u);
+}
+
+TEST(ValuePacking, LastOpIsInclusive) {
+  std::vector<PackItem> items = {{64, 0, 3}, {64, 3, 6}};
+  EXPECT_EQ(pack_values(items), 128u);
+}
+
+TEST(ValuePacking, SmallItemsFillGapsBetweenLargeOnes) {
+  // 0 and 1 lie side by side; when 0 ends, 2 and 3 take its place.
+  std::vector<PackItem> items = {{4096, 0, 1}, {4096, 0, 4}, {2048, 2, 4}, {2048, 2, 4}};
+  EXPECT_EQ(pack_values(items), 8192u);
+}
+
+TEST(ValuePacking, NothingTakesNothing) {
+  std::vector<PackItem> none;
+  EXPECT_EQ(pack_values(none), 0u);
+  std::vector<PackItem> empty = {{0, 0, 5}, {0, 2, 3}};
+  EXPECT_EQ(pack_values(empty), 0u);
+}
+
+}  // namespace
+}  // namespace strata
