@@ -60,30 +60,6 @@ void backward_bf16(void* dx, const void* dy, const void* x, size_t begin, size_t
   backward_range<Bf16>(dx, dy, x, begin, end);
 }
 
-template <class D, class T>
-HWY_INLINE size_t biased_lanes(D d, T* y, T* x, const T* bias, size_t i, size_t n) {
-  const size_t step = hn::Lanes(d);
-  for (; i + step <= n; i += step) {
-    store(d, hn::Add(load(d, x + i), load(d, bias + i)), x + i);
-    store(d, gelu(d, load(d, x + i)), y + i);
-  }
-  return i;
-}
-
-template <class T>
-void biased_rows(const BiasGelu& p, size_t begin, size_t end) {
-  const size_t n = p.width;
-  const auto* bias = static_cast<const T*>(p.bias);
-  for (size_t row = begin; row < end; ++row) {
-    T* y = static_cast<T*>(p.y) + row * n;
-    T* x = static_cast<T*>(p.x) + row * n;
-    biased_lanes(One(), y, x, bias, biased_lanes(Full(), y, x, bias, 0, n), n);
-  }
-}
-
-void biased_f32(const BiasGelu& p, size_t begin, size_t end) { biased_rows<float>(p, begin, end); }
-void biased_bf16(const BiasGelu& p, size_t begin, size_t end) { biased_rows<Bf16>(p, begin, end); }
-
 }  // namespace
 }  // namespace strata::host::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -95,8 +71,6 @@ HWY_EXPORT(forward_f32);
 HWY_EXPORT(forward_bf16);
 HWY_EXPORT(backward_f32);
 HWY_EXPORT(backward_bf16);
-HWY_EXPORT(biased_f32);
-HWY_EXPORT(biased_bf16);
 
 void gelu_forward(ThreadPool& pool, DType dtype, void* y, const void* x, size_t count) {
   const auto range =
@@ -111,13 +85,6 @@ void gelu_backward(ThreadPool& pool, DType dtype, void* dx, const void* dy, cons
                                          : HWY_DYNAMIC_DISPATCH(backward_bf16);
   for_groups(pool, count, kTaskElements,
              [&](size_t, size_t begin, size_t end) { range(dx, dy, x, begin, end); });
-}
-
-void bias_gelu_forward(ThreadPool& pool, const BiasGelu& args) {
-  const auto rows = args.dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(biased_f32)
-                                             : HWY_DYNAMIC_DISPATCH(biased_bf16);
-  for_groups(pool, args.rows, kTaskRows,
-             [&](size_t, size_t begin, size_t end) { rows(args, begin, end); });
 }
 
 }  // namespace strata::host

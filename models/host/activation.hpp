@@ -15,15 +15,4 @@ void gelu_forward(ThreadPool& pool, DType dtype, void* y, const void* x, size_t 
 void gelu_backward(ThreadPool& pool, DType dtype, void* dx, const void* dy, const void* x,
                    size_t count);
 
-/// x[row] += bias in place for each row of x [rows, width], rounded to `dtype`, then y = gelu(x) of
-/// the rounded x: the bits of add_bias and gelu_forward in one pass over memory.
-struct BiasGelu {
-  DType dtype = DType::f32;
-  void* y = nullptr;
-  void* x = nullptr;
-  const void* bias = nullptr;
-  size_t rows = 0, width = 0;
-};
-void bias_gelu_forward(ThreadPool& pool, const BiasGelu& args);
-
 }  // namespace strata::host
