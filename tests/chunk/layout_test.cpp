@@ -270,6 +270,9 @@ TEST(ChunkLayout, RefusesTiesToOtherStorage) {
        }) {
     EXPECT_NE(message.find("head is tied"), std::string::npos) << message;
   }
+  Params later = {tensor("a", {4}), tensor("b", {4})};
+  later[0].tied_to = 1;
+  EXPECT_NE(refusal(later, {2048, 1}).find("a is tied"), std::string::npos);
   Params chain = {tensor("a", {4}), tensor("b", {4}), tensor("c", {4})};
   chain[1].tied_to = 0;
   chain[2].tied_to = 1;
