@@ -52,7 +52,7 @@ int run_train(const TrainArgs& args) {
     out.text(fixes_text(plan, find_fixes(workload, plan, budgets)));
     throw DoesNotFit(describe_shortfall(plan));
   }
-  out.text("Numerics  " + workload.numerics_key(data->hash()) + "\n");
+  out.text("Numerics  " + workload.numerics_key(data->hash(), schedule_of(args)) + "\n");
   make_folder(args.out);
   MetricsWriter metrics(args.out + "/metrics.jsonl");
   Session session(workload, plan, budgets);

@@ -20,6 +20,13 @@ Trainer::Trainer(const Workload& workload, Session& session, TokenSource& data,
   evaluation_.targets.resize(rows_);
 }
 
+Trainer::~Trainer() {
+  try {
+    session_.backend().drain();
+  } catch (...) {  // whoever waited for a result was told
+  }
+}
+
 bool Trainer::evaluates_after(uint64_t step) const {
   if (!workload_.config().evaluates) return false;
   const uint64_t done = step + 1;
@@ -28,23 +35,31 @@ bool Trainer::evaluates_after(uint64_t step) const {
 }
 
 void Trainer::run(const StepFn& on_step) {
-  last_ = {session_.backend().now(), session_.backend().waited(Resource::compute), 0, 0};
+  start_clock();
   uint64_t reported = 0;  // steps
   for (uint64_t s = 0; s < config_.schedule.steps; ++s) {
     issue(s);
-    if (reported < s) report(reported++, 1, on_step);
+    if (reported < s) on_step(measure(reported++, 1));
     if (!evaluates_after(s)) continue;
-    // Results are read before the evaluation, so that its time is not counted as the step's.
     StepMetrics metrics = measure(s, 0);
     metrics.validation_loss = validation_loss();
-    last_.time = session_.backend().now();
-    last_.waited = session_.backend().waited(Resource::compute);
+    start_clock();  // the evaluation's time is no step's
     on_step(metrics);
     ++reported;
   }
-  if (reported < config_.schedule.steps) report(reported, 0, on_step);
+  if (reported < config_.schedule.steps) on_step(measure(reported, 0));
   session_.flush();
   check(config_.schedule.steps - 1, session_.result(0));
+}
+
+void Trainer::start_clock() {
+  began_ = session_.backend().now();
+  began_waited_ = session_.backend().waited(Resource::compute);
+}
+
+void Trainer::stamp(HostContext&, const Backend* backend, Batch* batch) {
+  batch->finished = backend->now();
+  batch->waited = backend->waited(Resource::compute);
 }
 
 void Trainer::issue(uint64_t step) {
@@ -53,42 +68,55 @@ void Trainer::issue(uint64_t step) {
   const uint64_t samples = uint64_t{shape.batch} * shape.micro_batches;
   data_.train_batch(step * samples, static_cast<uint32_t>(samples), b.tokens.data(),
                     b.targets.data());
+  const EngineStats before = session_.engine().stats();
   session_.step({b.tokens.data(), b.targets.data()},
                 {step, config_.schedule.at(step), static_cast<double>(step_tokens_)});
+  const EngineStats& after = session_.engine().stats();
+  b.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
+  b.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  // The stream itself takes the time: when the issuer asks, it is a good part of a step ahead.
+  Stream& compute = session_.backend().stream(Resource::compute);
+  launch_native<stamp, HostContext>(compute, {}, static_cast<const Backend*>(&session_.backend()),
+                                    &b);
+  b.written = compute.record();
 }
 
-void Trainer::report(uint64_t step, uint32_t back, const StepFn& on_step) {
-  on_step(measure(step, back));
+Trainer::Mark Trainer::mark() const {
+  const Backend& backend = session_.backend();
+  const EngineStats& stats = session_.engine().stats();
+  return {backend.now(), backend.waited(Resource::compute), stats.h2d_bytes, stats.d2h_bytes};
 }
 
 StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   const StepResult r = session_.result(back);
   check(step, r);
-  const Backend& backend = session_.backend();
-  const EngineStats& stats = session_.engine().stats();
-  const Mark now{backend.now(), backend.waited(Resource::compute), stats.h2d_bytes,
-                 stats.d2h_bytes};
+  const Batch& b = batches_[step % 2];
+  session_.backend().wait(b.written);
+  const double seconds = b.finished - began_;
   StepMetrics m;
   m.step = step + 1;
   m.loss = r.loss;
   m.lr = config_.schedule.at(step);
   m.grad_norm = r.grad_norm;
   m.tokens = (step + 1) * step_tokens_;
-  m.step_ms = (now.time - last_.time) * 1e3;
-  m.tokens_per_second = static_cast<double>(step_tokens_) / (now.time - last_.time);
-  m.stall_ms = (now.waited - last_.waited) * 1e3;
+  m.step_ms = seconds * 1e3;
+  m.tokens_per_second = static_cast<double>(step_tokens_) / seconds;
+  m.stall_ms = (b.waited - began_waited_) * 1e3;
   m.used_peak_device_bytes = session_.ledger().peak(Tier::device);
   m.used_peak_host_bytes = session_.ledger().peak(Tier::host);
-  m.h2d_bytes = now.h2d_bytes - last_.h2d_bytes;
-  m.d2h_bytes = now.d2h_bytes - last_.d2h_bytes;
-  last_ = now;
+  m.h2d_bytes = b.h2d_bytes;
+  m.d2h_bytes = b.d2h_bytes;
+  began_ = b.finished;
+  began_waited_ = b.waited;
   return m;
 }
 
 void Trainer::check(uint64_t step, const StepResult& r) const {
   const std::string where = " at step " + std::to_string(step + 1);
+  // Without clipping a chunk is updated as soon as its own gradient is known.
   const std::string advice =
-      "; no weight was changed by it. Try a lower --lr, a longer --warmup or --clip";
+      std::string(workload_.config().clip > 0 ? "; no weight was changed by it" : "") +
+      "; try a lower --lr, a longer --warmup or --clip";
   if (r.nonfinite_loss) throw NonFinite("the loss is not finite" + where + advice);
   if (r.nonfinite_grad != UINT32_MAX) {
     throw NonFinite("the gradient of " + workload_.layout().params()[r.nonfinite_grad].name +

@@ -25,6 +25,10 @@ class Trainer {
   using StepFn = std::function<void(const StepMetrics&)>;
 
   Trainer(const Workload&, Session&, TokenSource&, const TrainerConfig&);
+  /// Waits for steps that are still running: they read this object's batches.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Calls `on_step` for every finished step, in order. Throws NonFinite naming step and tensor.
   void run(const StepFn& on_step);
@@ -32,15 +36,20 @@ class Trainer {
   double validation_loss();
 
  private:
+  /// A step on its way: what it reads, and what is known of it when it is done.
   struct Batch {
     std::vector<int32_t> tokens, targets;
+    uint64_t h2d_bytes = 0, d2h_bytes = 0;
+    double finished = 0, waited = 0;  // seconds; written by the compute stream
+    Fence written;
   };
 
+  static void stamp(HostContext&, const Backend*, Batch*);
   bool evaluates_after(uint64_t step) const;
   void issue(uint64_t step);
-  void report(uint64_t step, uint32_t back, const StepFn& on_step);
   StepMetrics measure(uint64_t step, uint32_t back);
   void check(uint64_t step, const StepResult&) const;
+  void start_clock();
 
   const Workload& workload_;
   Session& session_;
@@ -49,11 +58,8 @@ class Trainer {
   uint64_t rows_, step_tokens_;
   std::array<Batch, 2> batches_;  // of the two newest steps
   Batch evaluation_;
-  /// Counters when the last step was reported.
-  struct Mark {
-    double time, waited;
-    uint64_t h2d_bytes, d2h_bytes;
-  } last_{};
+  /// The backend's clock, and how long compute had waited, when the step before ended.
+  double began_ = 0, began_waited_ = 0;
 };
 
 }  // namespace strata
