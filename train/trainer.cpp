@@ -81,12 +81,6 @@ void Trainer::issue(uint64_t step) {
   b.written = compute.record();
 }
 
-Trainer::Mark Trainer::mark() const {
-  const Backend& backend = session_.backend();
-  const EngineStats& stats = session_.engine().stats();
-  return {backend.now(), backend.waited(Resource::compute), stats.h2d_bytes, stats.d2h_bytes};
-}
-
 StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   const StepResult r = session_.result(back);
   check(step, r);
