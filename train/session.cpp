@@ -53,7 +53,7 @@ uint64_t Workload::weight_bytes() const noexcept {
   return layout_->chunks() * shape_->unit_bytes();
 }
 
-std::string Workload::numerics_key(uint64_t data_hash) const {
+std::string Workload::numerics_key(uint64_t data_hash, const LrSchedule& lr) const {
   const SessionConfig& c = config_;
   const auto number = [](double x) {
     char text[32];
@@ -68,7 +68,9 @@ std::string Workload::numerics_key(uint64_t data_hash) const {
   key += o.kind == OptimizerKind::adamw
              ? " adamw=" + number(o.beta1) + "," + number(o.beta2) + "," + number(o.eps)
              : " sgd=" + number(o.momentum);
-  return key + " decay=" + number(o.weight_decay) + " ranks=1 kernels=" + kernel_set();
+  return key + " decay=" + number(o.weight_decay) + " lr=" + number(lr.lr) + "," +
+         number(lr.min_lr) + " warmup=" + std::to_string(lr.warmup) +
+         " steps=" + std::to_string(lr.steps) + " ranks=1 kernels=" + kernel_set();
 }
 
 Session::Session(const Workload& workload, const PlanResult& plan, const Budgets& budgets,

@@ -7,6 +7,7 @@
 #include "models/model.hpp"
 #include "offload/planner.hpp"
 #include "runtime/host/host_backend.hpp"
+#include "train/schedule.hpp"
 
 namespace strata {
 
@@ -44,7 +45,7 @@ class Workload {
   uint64_t state_bytes() const noexcept;
   uint64_t weight_bytes() const noexcept;
   /// What decides the bits of a run, as text; placement, budgets and threads are not in it.
-  std::string numerics_key(uint64_t data_hash) const;
+  std::string numerics_key(uint64_t data_hash, const LrSchedule&) const;
 
  private:
   SessionConfig config_;

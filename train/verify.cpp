@@ -165,7 +165,7 @@ VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
   for (const double n : a.norms) out.clipped |= c.session.clip > 0 && n > c.session.clip;
   out.peaks = b.peaks;
   out.predicted_peaks = b.predicted;
-  out.numerics_key = under.workload().numerics_key(data.hash());
+  out.numerics_key = under.workload().numerics_key(data.hash(), c.schedule);
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(b.plan_hash));
   out.plan_hash = hash;
