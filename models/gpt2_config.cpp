@@ -54,10 +54,10 @@ Gpt2Config parse_gpt2(std::string_view spec) {
   if (!spec.starts_with(kPrefix)) refuse(spec, "there is no such model");
   Gpt2Config c;
   std::string seen;
-  for (std::string_view rest = spec.substr(kPrefix.size()); !rest.empty();) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    if (item.empty()) refuse(spec, "an empty item between commas");
+  for (size_t at = kPrefix.size(); at <= spec.size();) {
+    const std::string_view item = spec.substr(at, spec.find(',', at) - at);
+    at += item.size() + 1;
+    if (item.empty()) refuse(spec, "an empty item");
     uint32_t value = 0;
     const auto [end, ec] = std::from_chars(item.data() + 1, item.data() + item.size(), value);
     constexpr uint32_t kMost = 1 << 24;
