@@ -101,8 +101,10 @@ PlanResult make_plan(const PlanInput& in) {
     for (const Program* p : in.programs) {
       plan.actions.push_back(in.policy.actions(placement, *p, plan.chunks));
     }
+  } else {
+    // The figures are those of the smallest budgets that would do.
+    plan.device_units = plan.need.device_units();
   }
-  // Without enough memory the figures are those of the smallest budgets that would do.
   std::array<size_t, kTiers> limits = r.minimum;
   if (r.fits) limits = b.bytes;
   Ledger ledger(limits);
