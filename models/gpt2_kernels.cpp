@@ -1,8 +1,6 @@
 #include "models/gpt2_kernels.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "models/host/activation.hpp"
 #include "models/host/attention.hpp"
@@ -10,14 +8,10 @@
 #include "models/host/embedding.hpp"
 #include "models/host/gemm.hpp"
 #include "models/host/layernorm.hpp"
-#include "models/host/tile_gemm.hpp"
+#include "models/host/lm_head.hpp"
 
 namespace strata {
 namespace {
-
-using host::TileGemm;
-
-uint64_t align64(uint64_t n) { return (n + 63) / 64 * 64; }
 
 float* f32(void* p) { return static_cast<float*>(p); }
 const float* f32(const void* p) { return static_cast<const float*>(p); }
@@ -69,68 +63,12 @@ void run_linear_backward(HostContext& h, const LinearGemms* g, LinearBackwardArg
   g->dx.run(h.pool, {.a = a.dy, .b = a.weight, .c = a.dx, .saved = a.pre}, {a.workspace, scratch});
 }
 
-struct HeadGemms {
-  int64_t n, d, v, block;
-  DType t;
-  TileGemm logits, dx, dw, dw_add;
-  HeadGemms(int64_t n_, int64_t d_, int64_t v_, DType t_)
-      : n(n_),
-        d(d_),
-        v(v_),
-        block(std::min<int64_t>(n_, 256)),
-        t(t_),
-        logits({block, v, d, d, d, v, false, true, t, t}),
-        dx({block, d, v, v, d, d, false, false, t, t}),
-        dw({v, d, block, v, d, d, true, false, t, DType::f32}),
-        dw_add({v, d, block, v, d, d, true, false, t, DType::f32, true}) {}
-  size_t scratch(uint32_t threads) const {
-    return std::max({logits.scratch_bytes(threads), dx.scratch_bytes(threads),
-                     dw.scratch_bytes(threads), dw_add.scratch_bytes(threads)});
-  }
-};
+void run_loss(HostContext& h, const host::LmHead* head, host::LmHeadArgs a) {
+  head->run(h.pool, a);
+}
 
-void run_head(HostContext& h, const HeadGemms* g, LossArgs a, double scale, bool gradient,
-              uint32_t threads) {
-  const size_t e = size_of(g->t);
-  std::byte* logits = a.workspace + align64(g->scratch(threads));
-  double* row_loss = reinterpret_cast<double*>(logits + align64(g->block * g->v * e));
-  float* dw32 = g->t == DType::f32 ? f32(a.dwte) : reinterpret_cast<float*>(row_loss + g->block);
-  const auto* targets = static_cast<const int32_t*>(a.targets);
-  double total = 0;
-  for (int64_t r0 = 0; r0 < g->n; r0 += g->block) {
-    const auto* x = static_cast<const std::byte*>(a.x) + r0 * g->d * e;
-    g->logits.run(h.pool, x, a.wte, logits, a.workspace);
-    h.pool.parallel_for(static_cast<uint32_t>(g->block), [&](uint32_t r) {
-      const int32_t target = targets[r0 + r];
-      auto row = [&](int64_t j) -> float {
-        return g->t == DType::f32 ? f32(logits)[r * g->v + j]
-                                  : to_float(reinterpret_cast<Bf16*>(logits)[r * g->v + j]);
-      };
-      float m = -1e30f;
-      for (int64_t j = 0; j < g->v; ++j) m = std::max(m, row(j));
-      double sum = 0;
-      for (int64_t j = 0; j < g->v; ++j) sum += std::exp(row(j) - m);
-      row_loss[r] = target < 0 ? 0 : std::log(sum) + m - row(target);
-      if (!gradient) return;
-      for (int64_t j = 0; j < g->v; ++j) {
-        const double p = std::exp(row(j) - m) / sum - (j == target ? 1 : 0);
-        const auto d = static_cast<float>(target < 0 ? 0 : p * scale);
-        if (g->t == DType::f32)
-          f32(logits)[r * g->v + j] = d;
-        else
-          reinterpret_cast<Bf16*>(logits)[r * g->v + j] = to_bf16(d);
-      }
-    });
-    for (int64_t r = 0; r < g->block; ++r) total += row_loss[r];
-    if (!gradient) continue;
-    g->dx.run(h.pool, logits, a.wte, static_cast<std::byte*>(a.dx) + r0 * g->d * e, a.workspace);
-    (r0 == 0 ? g->dw : g->dw_add).run(h.pool, logits, x, dw32, a.workspace);
-  }
-  if (gradient && g->t == DType::bf16) {
-    auto* out = static_cast<Bf16*>(a.dwte);
-    for (int64_t i = 0; i < g->v * g->d; ++i) out[i] = to_bf16(dw32[i]);
-  }
-  *a.loss = total;
+void run_evaluate(HostContext& h, const host::LmHead* head, host::LmHeadArgs a) {
+  head->evaluate(h.pool, a);
 }
 
 }  // namespace
@@ -138,7 +76,7 @@ void run_head(HostContext& h, const HeadGemms* g, LossArgs a, double scale, bool
 struct Gpt2Kernels::Prepared {
   std::array<std::unique_ptr<LinearGemms>, 4> linear;
   std::array<uint64_t, 4> backward_scratch{};
-  std::unique_ptr<HeadGemms> head;
+  std::unique_ptr<host::LmHead> head;
   const host::Attention* attention = nullptr;
 };
 
@@ -156,7 +94,7 @@ Gpt2Kernels::Gpt2Kernels(const Gpt2Config& c, const ModelOptions& o)
         std::max<uint64_t>({g.dx.scratch_bytes(o.threads), g.dweight.scratch_bytes(o.threads),
                             host::bias_gradient_scratch(rows_, static_cast<size_t>(g.out))});
   }
-  prepared_->head = std::make_unique<HeadGemms>(n, d, c.vocabulary, o.dtype);
+  prepared_->head = std::make_unique<host::LmHead>(n, d, c.vocabulary, o.dtype, o.threads);
   prepared_->attention = &host::attention({o.dtype, o.shape.batch, o.shape.seq, c.width, c.heads});
 }
 
@@ -293,29 +231,30 @@ void Gpt2Kernels::attention_backward(Stream& s, void* dqkv, const void* qkv, con
 }
 
 OpInfo Gpt2Kernels::loss_info() const {
-  const HeadGemms& g = *prepared_->head;
-  const uint64_t vd = static_cast<uint64_t>(g.v) * static_cast<uint64_t>(g.d);
-  const uint64_t e = size_of(options_.dtype);
-  return {"loss", 6 * rows_ * vd, 3 * vd * e,
-          align64(g.scratch(options_.threads)) + align64(g.block * g.v * e) + g.block * 8 +
-              (options_.dtype == DType::bf16 ? vd * 4 : 0)};
+  const uint64_t table = uint64_t{config_.vocabulary} * config_.width;
+  return {"loss", 6 * rows_ * table, 3 * table * size_of(options_.dtype),
+          prepared_->head->scratch_bytes()};
 }
 void Gpt2Kernels::loss(Stream& s, const LossArgs& a) const {
   const double tokens = static_cast<double>(rows_) * options_.shape.micro_batches;
-  launch_native<run_head, HostContext>(s, {}, static_cast<const HeadGemms*>(prepared_->head.get()),
-                                       a, 1.0 / tokens, true, options_.threads);
+  const host::LmHead* head = prepared_->head.get();
+  launch_native<run_loss, HostContext>(
+      s, {}, head,
+      host::LmHeadArgs{a.x, a.wte, static_cast<const int32_t*>(a.targets),
+                       static_cast<float>(1.0 / tokens), a.dx, a.dwte, a.loss, a.workspace});
 }
 OpInfo Gpt2Kernels::evaluate_info() const {
-  OpInfo info = loss_info();
-  info.name = "evaluate";
-  info.flops /= 3;
-  return info;
+  const uint64_t table = uint64_t{config_.vocabulary} * config_.width;
+  return {"evaluate", 2 * rows_ * table, table * size_of(options_.dtype),
+          prepared_->head->evaluate_scratch_bytes()};
 }
 void Gpt2Kernels::evaluate(Stream& s, double* loss, const void* x, const void* wte,
                            const void* targets, std::byte* workspace) const {
-  launch_native<run_head, HostContext>(s, {}, static_cast<const HeadGemms*>(prepared_->head.get()),
-                                       LossArgs{loss, nullptr, nullptr, x, wte, targets, workspace},
-                                       1.0, false, options_.threads);
+  const host::LmHead* head = prepared_->head.get();
+  launch_native<run_evaluate, HostContext>(
+      s, {}, head,
+      host::LmHeadArgs{x, wte, static_cast<const int32_t*>(targets), 1.0f, nullptr, nullptr, loss,
+                       workspace});
 }
 
 }  // namespace strata
