@@ -17,6 +17,16 @@ HWY_INLINE hn::VFromD<D> exp_of(D d, hn::VFromD<D> x) {
   return exp2(d, hn::Mul(x, hn::Set(d, kLog2e)));
 }
 
+// Exponentials and row factors below these count as zero, so that their products are not denormal:
+// a processor takes a hundred times longer over those, and they mean nothing.
+constexpr float kLeastExponential = 0x1p-50f;
+constexpr float kLeastFactor = 0x1p-70f;
+
+template <class D>
+HWY_INLINE hn::VFromD<D> zero_below(D d, hn::VFromD<D> v, float least) {
+  return hn::IfThenZeroElse(hn::Lt(v, hn::Set(d, least)), v);
+}
+
 /// Calls f(tag, j) for [0, n) in whole vectors, then one by one.
 template <class F>
 HWY_INLINE void for_lanes(int64_t n, F f) {
@@ -47,7 +57,8 @@ void exponentials_of(const float* x, int64_t rows, int64_t cols, T* e, float* ma
     T* const out = e + i * cols;
     for_lanes(cols, [=](auto d, int64_t j) HWY_ATTR {
       const auto v = hn::LoadU(d, row + j);
-      const auto y = exp_of(d, hn::Sub(v, hn::LoadU(d, maxima + j)));
+      const auto y =
+          zero_below(d, exp_of(d, hn::Sub(v, hn::LoadU(d, maxima + j))), kLeastExponential);
       store(d, y, out + j);
       // 0 * x is NaN for an infinite x, which exp alone would turn into a plain number.
       hn::StoreU(hn::Add(hn::LoadU(d, sums + j), hn::MulAdd(v, hn::Zero(d), y)), d, sums + j);
@@ -84,7 +95,8 @@ void factors_of(const float* maxima, const float* log_sums, const float* weights
                 float* factors) {
   for_lanes(cols, [=](auto d, int64_t j) HWY_ATTR {
     const auto x = hn::Sub(hn::LoadU(d, maxima + j), hn::LoadU(d, log_sums + j));
-    hn::StoreU(hn::Mul(hn::LoadU(d, weights + j), exp_of(d, x)), d, factors + j);
+    const auto f = hn::Mul(hn::LoadU(d, weights + j), exp_of(d, x));
+    hn::StoreU(zero_below(d, f, kLeastFactor), d, factors + j);
   });
 }
 
