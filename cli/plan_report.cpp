@@ -40,26 +40,39 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
     edit(changed);
     try_change(fixes, changed, budgets, flag, effect);
   };
-  if (c.policy != "lru") {
-    change("--policy lru", "streams whatever does not fit", [](auto& s) { s.policy = "lru"; });
-  }
-  if (!c.recompute) {
-    change("--recompute block", "a third more compute", [](auto& s) { s.recompute = true; });
-    change("--recompute block --policy lru", "a third more compute, streams the rest", [](auto& s) {
-      s.recompute = true;
-      s.policy = "lru";
-    });
-  }
-  for (uint32_t batch = c.shape.batch / 2; batch != 0; batch /= 2) {
-    if (c.shape.batch % batch != 0) break;
-    const uint32_t accum = c.shape.micro_batches * (c.shape.batch / batch);
-    const size_t before = fixes.size();
-    change("--batch " + std::to_string(batch) + " --accum " + std::to_string(accum),
-           "the same tokens a step in smaller micro-batches", [&](auto& s) {
-             s.shape.batch = batch;
-             s.shape.micro_batches = accum;
+  const bool streams = c.policy == "lru";
+  const auto stream = [](SessionConfig& s) { s.policy = "lru"; };
+  const auto recompute = [](SessionConfig& s) { s.recompute = true; };
+  if (!streams) change("--policy lru", "streams whatever does not fit", stream);
+  if (!c.recompute) change("--recompute block", "a third more compute", recompute);
+  if (!streams && !c.recompute) {
+    change("--recompute block --policy lru", "a third more compute, streams the rest",
+           [&](SessionConfig& s) {
+             stream(s);
+             recompute(s);
            });
-    if (fixes.size() != before) break;
+  }
+  // The largest part of a batch that fits; first alone, then with all of the above.
+  const auto split = [&](const std::string& more, const std::string& effect, auto edit) {
+    const size_t before = fixes.size();
+    for (uint32_t batch = c.shape.batch / 2; batch != 0 && fixes.size() == before; batch /= 2) {
+      if (c.shape.batch % batch != 0) break;
+      const uint32_t accum = c.shape.micro_batches * (c.shape.batch / batch);
+      change("--batch " + std::to_string(batch) + " --accum " + std::to_string(accum) + more,
+             "the same tokens a step in smaller micro-batches" + effect, [&](SessionConfig& s) {
+               s.shape.batch = batch;
+               s.shape.micro_batches = accum;
+               edit(s);
+             });
+    }
+  };
+  split("", "", [](SessionConfig&) {});
+  if (fixes.empty() && !(streams && c.recompute)) {
+    split(std::string(c.recompute ? "" : " --recompute block") + (streams ? "" : " --policy lru"),
+          ", all savings together", [&](SessionConfig& s) {
+            stream(s);
+            recompute(s);
+          });
   }
   std::stable_sort(fixes.begin(), fixes.end(),
                    [](const Fix& a, const Fix& b) { return a.step_seconds < b.step_seconds; });

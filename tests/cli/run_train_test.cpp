@@ -1,0 +1,114 @@
+// `strata train`, run as a user runs it.
+#include "tests/cli/command.hpp"
+
+namespace strata {
+namespace {
+
+class RunTrain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string text;
+    for (int i = 0; text.size() < 8000; ++i) text += "line " + std::to_string(i * i) + " of text\n";
+    data_ = folder_.write("text.txt", text);
+  }
+
+  CommandOutcome train(const std::string& flags) const {
+    return strata_command("train --model gpt2:L5,D32,H2,V256,T16 --batch 2 --threads 2 --data " +
+                          data_ + " --out " + folder_.path("run/a") + " " + flags);
+  }
+  std::vector<nlohmann::json> metrics() const {
+    std::vector<nlohmann::json> out;
+    std::istringstream lines(folder_.read("run/a/metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) out.push_back(nlohmann::json::parse(line));
+    return out;
+  }
+  /// The smallest device budget with homes on the host.
+  uint64_t least() const {
+    const CommandOutcome o = strata_command(
+        "plan --model gpt2:L5,D32,H2,V256,T16 --batch 2 --threads 2 --host-mem 1GiB "
+        "--device-mem 1GiB --json");
+    return o.json()["tiers"]["device"]["minimum"];
+  }
+
+  Folder folder_;
+  std::string data_;
+};
+
+TEST_F(RunTrain, WithinBudgets) {
+  const uint64_t device = least();
+  const CommandOutcome o =
+      train("--steps 12 --lr 3e-3 --host-mem 1GiB --json --device-mem " + std::to_string(device));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto j = o.json();
+  EXPECT_EQ(j.at("steps"), 12u);
+  expect_bytes(j, {"tokens", "h2d_bytes", "d2h_bytes", "weight_bytes", "device_weight_peak_bytes"});
+  EXPECT_EQ(j["tokens"], 12u * 2 * 16);
+  for (const char* tier : {"device", "host"}) {
+    expect_bytes(j.at("tiers").at(tier), {"budget", "peak"});
+    EXPECT_LE(j["tiers"][tier]["peak"], j["tiers"][tier]["budget"]);
+  }
+  EXPECT_EQ(j["tiers"]["device"]["budget"], device);
+  EXPECT_LT(j["device_weight_peak_bytes"], j["weight_bytes"]) << "never all weights at once";
+  EXPECT_GT(j["h2d_bytes"], 0u);
+
+  const auto lines = metrics();
+  ASSERT_EQ(lines.size(), 12u);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].at("step"), i + 1);
+    for (const char* key :
+         {"loss", "lr", "grad_norm", "tokens_per_second", "step_ms", "stall_ms"}) {
+      EXPECT_TRUE(lines[i].at(key).is_number()) << key;
+    }
+    expect_bytes(lines[i], {"tokens", "used_peak_device_bytes", "used_peak_host_bytes", "h2d_bytes",
+                            "d2h_bytes"});
+    EXPECT_EQ(lines[i].contains("validation_loss"), true) << "a tenth of 12 steps is one";
+  }
+  EXPECT_EQ(lines.back()["loss"], j["loss"]);
+  EXPECT_LT(lines.back()["loss"].get<double>(), lines.front()["loss"].get<double>());
+  EXPECT_EQ(lines.back()["validation_loss"], j.at("validation_loss"));
+  for (const char* part : {"FITS", "Numerics", "used peak", "state "}) {
+    EXPECT_NE(o.err.find(part), std::string::npos) << part << " in\n" << o.err;
+  }
+}
+
+TEST_F(RunTrain, BudgetsDoNotChangeTheState) {
+  const auto state = [&](const std::string& flags) {
+    const CommandOutcome o = train("--steps 3 " + flags);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err, "") << "without --json everything is on stdout";
+    return o.out.substr(o.out.find("state       "));
+  };
+  const std::string resident = state("--device-mem 512MiB --policy resident");
+  EXPECT_GT(resident.size(), 20u);
+  EXPECT_EQ(state("--host-mem 1GiB --device-mem " + std::to_string(least())), resident);
+  EXPECT_NE(state("--device-mem 512MiB --policy resident --seed 2"), resident);
+}
+
+TEST_F(RunTrain, WhatDoesNotFitIsRefusedWithItsFixes) {
+  const CommandOutcome o =
+      train("--steps 3 --host-mem 1GiB --device-mem " + std::to_string(least() - 1));
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.out.find("DOES NOT FIT"), std::string::npos);
+  EXPECT_NE(o.out.find("--device-mem " + std::to_string(least())), std::string::npos) << o.out;
+  EXPECT_EQ(o.err.rfind("error: does not fit: device memory is short by 1 bytes", 0), 0u) << o.err;
+  EXPECT_EQ(o.err.find('\n'), o.err.size() - 1) << o.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("run"))) << "nothing was started";
+}
+
+TEST_F(RunTrain, ANonFiniteLossIsCodeSix) {
+  const CommandOutcome o = train("--steps 5 --lr 1e30 --warmup 0 --device-mem 512MiB --json");
+  EXPECT_EQ(o.code, 6);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.err.find("error: the loss is not finite at step 2"), std::string::npos) << o.err;
+  EXPECT_EQ(metrics().size(), 1u) << "the good step is kept";
+}
+
+TEST_F(RunTrain, AFolderThatCannotBeMadeIsNamed) {
+  const CommandOutcome o = strata_command("train --model gpt2:L1,D32,H2,V256,T16 --data " + data_ +
+                                          " --device-mem 512MiB --out " + data_ + "/below");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("below"), std::string::npos) << o.err;
+}
+
+}  // namespace
+}  // namespace strata
