@@ -92,13 +92,23 @@ TEST(Engine, WeightsMoveUnderTheSmallestBudget) {
   EXPECT_GT(o.stats.d2h_bytes, 0u);
 }
 
-TEST(Engine, SkippedUpdateIsFound) {
-  Config c = base();
-  const Outcome reference = run(c);
-  c.policy = "lru";
-  c.memory = 0;
-  c.mutations.skip_update = 3;
-  EXPECT_FALSE(run(c).same_numbers(reference));
+/// The updates of 4 steps; each of the first 20 is dropped in its own run.
+TEST(Engine, SkippedUpdateIsFoundWhicheverItIs) {
+  for (const double clip : {0.0, 0.5}) {
+    Config c = base();
+    c.clip = clip;
+    const Outcome reference = run(c);
+    ASSERT_GE(reference.stats.updates, 20u);
+    c.policy = "lru";
+    c.memory = 0;
+    ASSERT_TRUE(run(c).same_numbers(reference));
+    for (uint64_t n = 1; n <= 20; ++n) {
+      c.mutations.skip_update = n;
+      const Outcome o = run(c);
+      EXPECT_EQ(o.stats.updates, reference.stats.updates - 1);
+      EXPECT_FALSE(o.same_numbers(reference)) << "clip " << clip << ", update " << n;
+    }
+  }
 }
 
 TEST(Engine, LogsAreEqualOverDelaysAndInVirtualTime) {

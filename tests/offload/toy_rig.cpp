@@ -99,11 +99,6 @@ void Rig::step(uint64_t s) {
   run(0, params_of(s));
 }
 
-void Rig::evaluate(uint64_t s) {
-  fill_batch(s);
-  run(1, {});
-}
-
 std::vector<std::byte> Rig::read(ParamId p, Plane plane) {
   std::vector<std::byte> bytes(plans.layout.params()[p].elems() * 4);
   engine->read(p, plane, bytes.data());

@@ -57,9 +57,10 @@ class Rig {
   explicit Rig(const Config&);
 
   void step(uint64_t s);
-  /// Evaluates on the batch of the step.
-  void evaluate(uint64_t s);
-  /// Fills the batch of the step, which `run` then uses.
+  /// On the batch that was filled last.
+  void evaluate() { run(1, {}); }
+  /// Fills the batch of the step, which `run` then uses. What last used the batch of `s - 2` must
+  /// be done: a result of its step was read.
   void fill_batch(uint64_t s);
   /// Runs a program on the batch that was filled last.
   void run(uint32_t program, const StepParams&);

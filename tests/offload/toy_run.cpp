@@ -18,7 +18,7 @@ Outcome run(const Config& c) {
   for (uint64_t s = 0; s < c.steps; ++s) {
     rig.step(s);
     if (c.evaluate) {
-      rig.evaluate(s);
+      rig.evaluate();
       out.evaluations.push_back(rig.engine->evaluation_loss());
     }
     if (s > 0) keep(rig.engine->result(1));

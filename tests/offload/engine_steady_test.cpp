@@ -1,0 +1,70 @@
+// From the third step on the issuer allocates nothing: every operator new of this program counts.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "tests/offload/toy_rig.hpp"
+
+namespace {
+
+thread_local uint64_t allocations = 0;
+
+void* counted(void* p) {
+  ++allocations;
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(size_t n) { return counted(std::malloc(n == 0 ? 1 : n)); }
+void* operator new(size_t n, std::align_val_t align) {
+  const auto a = static_cast<size_t>(align);
+  return counted(std::aligned_alloc(a, (n + a - 1) / a * a));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace strata::toy {
+namespace {
+
+TEST(EngineSteadyState, TheCounterCounts) {
+  const uint64_t before = allocations;
+  const auto made = std::make_unique<std::vector<int>>(5);
+  EXPECT_EQ(allocations - before, 2u);
+}
+
+TEST(EngineSteadyState, IssuingAllocatesNothing) {
+  for (const char* policy : {"resident", "lru", "static:w=0.3,o=0.3"}) {
+    for (const double clip : {0.0, 0.5}) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Config c;
+        c.shape = {3, 40, 100, 6, dtype};
+        c.policy = policy;
+        c.memory = 0.1;
+        c.clip = clip;
+        c.accum = dtype == DType::bf16 ? 2 : 1;
+        c.keep_log = false;
+        Rig rig(c);
+        for (uint64_t s = 0; s < 6; ++s) {
+          rig.fill_batch(s);
+          const uint64_t before = allocations;
+          rig.run(0, rig.params_of(s));
+          if (s > 0) rig.engine->result(1);
+          rig.evaluate();
+          rig.engine->evaluation_loss();
+          if (s >= 2) {
+            EXPECT_EQ(allocations - before, 0u) << policy << " clip " << clip << " step " << s;
+          }
+        }
+        EXPECT_GT(rig.engine->stats().updates, 0u);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::toy
