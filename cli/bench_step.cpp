@@ -137,11 +137,14 @@ BenchSummary summarize(std::span<const BenchPair> pairs) {
     const BenchSample& gemm = r.team_is_faster ? p.team : p.pool;
     r.fractions.push_back(p.step.flops_per_second / gemm.flops_per_second);
     r.others_share = std::max(r.others_share, others_of(p));
-    for (const BenchSample* s : {&p.step, &p.team, &p.pool}) {
-      if (s->idle_seconds > 0) {
-        r.idle_cpus = std::max(r.idle_cpus, s->idle_cpu_seconds / s->idle_seconds);
-      }
+  }
+  for (const auto arm : {&BenchPair::step, &BenchPair::team, &BenchPair::pool}) {
+    double cpu = 0, seconds = 0;
+    for (const BenchPair& p : pairs) {
+      cpu += (p.*arm).idle_cpu_seconds;
+      seconds += (p.*arm).idle_seconds;
     }
+    if (seconds > 0) r.idle_cpus = std::max(r.idle_cpus, cpu / seconds);
   }
   r.fraction = median(r.fractions);
   return r;

@@ -30,7 +30,7 @@ struct BenchSummary {
   double fraction = 0;
   /// Most CPU time that others took in any sample, as a share of all processors.
   double others_share = 0;
-  /// Most CPUs that any worker kept busy while it should have slept.
+  /// CPUs kept busy, on average, by the worker that slept worst while others measured.
   double idle_cpus = 0;
 };
 

@@ -20,16 +20,18 @@ void add_linear(std::vector<GemmProduct>& out, const std::string& name, int64_t 
 
 /// Finite, of both signs, without denormals: what they are does not matter, that they are there
 /// does (untouched pages all map to one page of zeros).
-void fill(std::byte* p, size_t bytes, DType t) {
-  const auto value = [](size_t i) {
-    return static_cast<float>(static_cast<int>((i * 2654435761u >> 13) & 255) - 128) / 256.0f;
-  };
+float some_value(size_t i) {
+  return static_cast<float>(static_cast<int>((i * 2654435761u >> 13) & 255) - 128) / 256.0f;
+}
+
+void fill(const Arena& arena, DType t, float (*value)(size_t)) {
+  const size_t n = arena.bytes() / size_of(t);
   if (t == DType::f32) {
-    auto* f = reinterpret_cast<float*>(p);
-    for (size_t i = 0; i < bytes / 4; ++i) f[i] = value(i);
+    auto* f = reinterpret_cast<float*>(arena.base());
+    for (size_t i = 0; i < n; ++i) f[i] = value(i);
   } else {
-    auto* h = reinterpret_cast<Bf16*>(p);
-    for (size_t i = 0; i < bytes / 2; ++i) h[i] = to_bf16(value(i));
+    auto* h = reinterpret_cast<Bf16*>(arena.base());
+    for (size_t i = 0; i < n; ++i) h[i] = to_bf16(value(i));
   }
 }
 
@@ -70,14 +72,14 @@ double GemmRate::time(size_t i, GemmLayout layout) {
 }
 
 void GemmRate::calibrate(uint32_t rounds) {
-  std::vector<std::vector<GemmLayout>> layouts(products_.size());
+  layouts_.assign(products_.size(), {});
   Needs most;
   for (size_t i = 0; i < products_.size(); ++i) {
     for (size_t l = 0; l < kGemmLayouts; ++l) {
       const auto layout = static_cast<GemmLayout>(l);
       const auto needs = prepare(i, layout);
       if (!needs) continue;
-      layouts[i].push_back(layout);
+      layouts_[i].push_back(layout);
       most.a = std::max(most.a, needs->a);
       most.b = std::max(most.b, needs->b);
       most.c = std::max(most.c, needs->c);
@@ -87,19 +89,33 @@ void GemmRate::calibrate(uint32_t rounds) {
   const std::array<size_t, 4> bytes = {most.a, most.b, most.c, most.scratch};
   for (size_t i = 0; i < arenas_.size(); ++i) {
     arenas_[i] = allocate_pages(bytes[i], "benchmark");
-    if (bytes[i] != 0) fill(arenas_[i].base(), bytes[i], dtype_);
+    fill(arenas_[i], dtype_, some_value);
   }
   memory_ = {arenas_[0].base(), arenas_[1].base(), arenas_[2].base(), arenas_[3].base()};
 
   choices_.assign(products_.size(), {GemmLayout::plain, std::numeric_limits<double>::infinity()});
   for (uint32_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < products_.size(); ++i) {
-      for (const GemmLayout layout : layouts[i]) {
+      for (const GemmLayout layout : layouts_[i]) {
         const double seconds = time(i, layout);
         if (seconds < choices_[i].seconds) choices_[i] = {layout, seconds};
       }
     }
   }
+}
+
+std::optional<std::vector<float>> GemmRate::product_of_ones(size_t i, GemmLayout layout) {
+  const auto& has = layouts_.at(i);
+  if (std::find(has.begin(), has.end(), layout) == has.end()) return std::nullopt;
+  for (size_t operand : {0, 1}) fill(arenas_[operand], dtype_, [](size_t) { return 1.0f; });
+  fill(arenas_[2], dtype_, some_value);
+  run(i, layout, memory_);
+  std::vector<float> c(static_cast<size_t>(products_[i].m * products_[i].n));
+  for (size_t j = 0; j < c.size(); ++j) {
+    c[j] = dtype_ == DType::f32 ? reinterpret_cast<const float*>(memory_.c)[j]
+                                : to_float(reinterpret_cast<const Bf16*>(memory_.c)[j]);
+  }
+  return c;
 }
 
 double GemmRate::measure(double least_seconds) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,11 @@ class GemmRate {
   double measure(double least_seconds);
   static constexpr uint32_t kRepeats = 3;
 
+  /// C of product `i` when every element of A and B is 1, so that every element is k; nothing where
+  /// the product has no such layout. The data of a measurement mean nothing, so tests look here for
+  /// what a layout leaves out. After `calibrate` only.
+  std::optional<std::vector<float>> product_of_ones(size_t i, GemmLayout);
+
   struct Choice {
     GemmLayout layout = GemmLayout::plain;
     double seconds = 0;  ///< the least seen in calibration
@@ -84,7 +90,7 @@ class GemmRate {
 
  private:
   /// Makes product `i` ready in this layout; nothing when it has no such layout.
-  virtual std::unique_ptr<Needs> prepare(size_t i, GemmLayout) = 0;
+  virtual std::optional<Needs> prepare(size_t i, GemmLayout) = 0;
   virtual void run(size_t i, GemmLayout, const Memory&) = 0;
   /// Seconds; tests bring their own clock.
   virtual double now() const;
@@ -95,6 +101,7 @@ class GemmRate {
   DType dtype_;
   std::array<Arena, 4> arenas_;
   Memory memory_{};
+  std::vector<std::vector<GemmLayout>> layouts_;  // that each product has
   std::vector<Choice> choices_;
 };
 

@@ -42,7 +42,7 @@ class PoolGemmRate final : public GemmRate {
     size_t scratch = 0;  // of one thread
   };
 
-  std::unique_ptr<Needs> prepare(size_t i, GemmLayout layout) override {
+  std::optional<Needs> prepare(size_t i, GemmLayout layout) override {
     const GemmProduct& p = products()[i];
     const bool packs_a = layout == GemmLayout::packed_ab;
     const bool packs_b = layout != GemmLayout::plain;
@@ -54,7 +54,7 @@ class PoolGemmRate final : public GemmRate {
                                                 .in = dtype(),
                                                 .out = dtype()})
                                 : plain_tiles(p);
-    if (packs_b != t.packed || (packs_a && !p.transpose_a && t.k >= p.k)) return nullptr;
+    if (packs_b != t.packed || (packs_a && !p.transpose_a && t.k >= p.k)) return std::nullopt;
     // As in `Gemm`: the kernels take packed columns 64 at a time, a narrower rest joins the last.
     int64_t columns = ceil_div(p.n, t.n);
     if (packs_b && columns > 1 && p.n % t.n != 0 && p.n % t.n < kPackColumns) --columns;
@@ -67,7 +67,7 @@ class PoolGemmRate final : public GemmRate {
         for (int64_t k = 0; k < p.k; k += t.k) {
           const int64_t height = std::min(t.m, p.m - row), depth = std::min(t.k, p.k - k);
           const auto part = make_part(p, layout, {row, j * t.n, k}, {height, width, depth});
-          if (!part) return nullptr;
+          if (!part) return std::nullopt;
           ready.scratch = std::max(ready.scratch, (part->matmul->scratch_bytes() + 63) / 64 * 64);
           tile.push_back(*part);
         }
@@ -75,11 +75,11 @@ class PoolGemmRate final : public GemmRate {
       }
     }
     const size_t size = size_of(dtype());
-    auto needs = std::make_unique<Needs>();
-    needs->a = size * p.m * p.k;
-    needs->b = packs_b ? packed_b_bytes(p.k, p.n, dtype()) : size * p.k * p.n;
-    needs->c = size * p.m * p.n;
-    needs->scratch = ready.scratch * pool_.threads();
+    Needs needs;
+    needs.a = size * p.m * p.k;
+    needs.b = packs_b ? packed_b_bytes(p.k, p.n, dtype()) : size * p.k * p.n;
+    needs.c = size * p.m * p.n;
+    needs.scratch = ready.scratch * pool_.threads();
     prepared_[{i, layout}] = std::move(ready);
     return needs;
   }

@@ -66,22 +66,21 @@ class TeamGemmRate final : public GemmRate {
 #endif
   }
 
-  std::unique_ptr<Needs> prepare(size_t i, GemmLayout layout) override {
+  std::optional<Needs> prepare(size_t i, GemmLayout layout) override {
     const GemmProduct& p = products()[i];
-    if (layout == GemmLayout::packed_ab && !p.transpose_a) return nullptr;
+    if (layout == GemmLayout::packed_ab && !p.transpose_a) return std::nullopt;
     const auto a =
         layout == GemmLayout::packed_ab ? any(p.m, p.k) : matrix(p.m, p.k, p.transpose_a);
     const auto b = layout == GemmLayout::plain ? matrix(p.k, p.n, p.transpose_b) : any(p.k, p.n);
     try {
       Prepared ready{make_desc(a, b, matrix(p.m, p.n, false)), {}};
       ready.primitive = dnnl::matmul(ready.desc);
-      auto needs = std::make_unique<Needs>(
-          Needs{ready.desc.src_desc().get_size(), ready.desc.weights_desc().get_size(),
-                ready.desc.dst_desc().get_size(), ready.desc.scratchpad_desc().get_size()});
+      const Needs needs{ready.desc.src_desc().get_size(), ready.desc.weights_desc().get_size(),
+                        ready.desc.dst_desc().get_size(), ready.desc.scratchpad_desc().get_size()};
       prepared_[{i, layout}] = std::move(ready);
       return needs;
     } catch (const dnnl::error& e) {
-      if (layout != GemmLayout::plain) return nullptr;
+      if (layout != GemmLayout::plain) return std::nullopt;
       throw ConfigError(fmt::format(
           "product '{}' ({}x{}x{}, {}): oneDNN refused it ({}); bf16 needs AVX-512 or later, try "
           "--dtype fp32",
