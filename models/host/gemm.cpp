@@ -60,6 +60,9 @@ GemmTiles choose_tiles(const GemmShape& s) {
   GemmTiles t{.m = 64, .packed = true};
   t.k = round_up(ceil_div(s.k, ceil_div(s.k, 4096)), kPieceRows);
   t.n = std::clamp(panel / t.k / kPackColumns * kPackColumns, 2 * kPackColumns, 12 * kPackColumns);
+  // Reading a small B again for each row of tiles costs less than writing a large A once more.
+  t.local_a = s.transpose_a && s.m > s.n;
+  if (t.local_a) t.m = 128;
   return t;
 }
 
@@ -92,13 +95,17 @@ bool Gemm::prepare(const GemmTiles& tiles) {
     packed_b_bytes_ = to_line(strata::host::packed_b_bytes(s.k, s.n, s.in));
     pieces_b_ = s.transpose_b ? ceil_div(s.n, kPieceRows) * tiles_k_ : ceil_div(s.k, kPieceRows);
   }
-  if (packed_a_) {
+  const int64_t widest = std::max(tiles_.n, length(tiles_n_ - 1, tiles_n_, tiles_.n, s.n));
+  const int64_t tallest = std::min(tiles_.m, s.m);
+  tile_bytes_ = to_line(static_cast<size_t>(tallest * widest) * sizeof(float));
+  worker_bytes_ = product_bytes_ + tile_bytes_;
+  tiles_.local_a = tiles_.local_a && packed_a_;
+  if (tiles_.local_a) {
+    worker_bytes_ += to_line(static_cast<size_t>(tallest * s.k) * size_of(s.in));
+  } else if (packed_a_) {
     packed_a_bytes_ = to_line(static_cast<size_t>(s.m * s.k) * size_of(s.in));
     pieces_a_ = ceil_div(s.m, kPieceRows) * tiles_k_;
   }
-  const int64_t widest = std::max(tiles_.n, length(tiles_n_ - 1, tiles_n_, tiles_.n, s.n));
-  worker_bytes_ =
-      product_bytes_ + to_line(static_cast<size_t>(std::min(tiles_.m, s.m) * widest) * 4);
   return true;
 }
 
@@ -161,13 +168,27 @@ void Gemm::run(ThreadPool& pool, const GemmArgs& args, std::span<std::byte> scra
   }
   const Call call{args, scratch.data(), scratch.data() + packed_b_bytes_,
                   scratch.data() + packed_b_bytes_ + packed_a_bytes_};
+  const GemmShape& s = shape_;
   pool.parallel_for(static_cast<uint32_t>(pieces_b_ + pieces_a_), [&](uint32_t piece) {
-    piece < pieces_b_ ? pack_b_piece(call, piece) : pack_a_piece(call, piece - pieces_b_);
+    if (piece < pieces_b_) return pack_b_piece(call, piece);
+    const int64_t c = (piece - pieces_b_) % tiles_k_;
+    const int64_t i = (piece - pieces_b_) / tiles_k_ * kPieceRows;
+    pack_a_rows(call, c, i, std::min(kPieceRows, s.m - i), packed_a_at(call, c, i));
   });
-  pool.parallel_for(
-      static_cast<uint32_t>(tiles_m_ * tiles_n_), [&](uint32_t tile, uint32_t worker) {
-        multiply(call, tile % tiles_m_, tile / tiles_m_, call.workers + worker * worker_bytes_);
-      });
+  if (!tiles_.local_a) {
+    pool.parallel_for(static_cast<uint32_t>(tiles_m_ * tiles_n_),
+                      [&](uint32_t tile, uint32_t worker) {
+                        multiply(call, tile % tiles_m_, tile / tiles_m_, worker);
+                      });
+    return;
+  }
+  pool.parallel_for(static_cast<uint32_t>(tiles_m_), [&](uint32_t i, uint32_t worker) {
+    const int64_t rows = length(i, tiles_m_, tiles_.m, s.m);
+    for (int64_t c = 0; c < tiles_k_; ++c) {
+      pack_a_rows(call, c, i * tiles_.m, rows, local_a_at(call, c, rows, worker));
+    }
+    for (int64_t j = 0; j < tiles_n_; ++j) multiply(call, i, j, worker);
+  });
 }
 
 /// Where chunk c of k of the packed B begins, from `column` (a multiple of 64) on: chunks follow
@@ -183,6 +204,12 @@ std::byte* Gemm::packed_b_at(const Call& call, int64_t c, int64_t column) const 
 std::byte* Gemm::packed_a_at(const Call& call, int64_t c, int64_t i) const {
   return call.packed_a + (c * tiles_.k * shape_.m + i * length(c, tiles_k_, tiles_.k, shape_.k)) *
                              static_cast<int64_t>(size_of(shape_.in));
+}
+
+/// Where chunk c of a worker's own rows of A begins.
+std::byte* Gemm::local_a_at(const Call& call, int64_t c, int64_t rows, uint32_t worker) const {
+  return call.workers + worker * worker_bytes_ + product_bytes_ + tile_bytes_ +
+         c * tiles_.k * rows * static_cast<int64_t>(size_of(shape_.in));
 }
 
 void Gemm::pack_b_piece(const Call& call, int64_t piece) const {
@@ -210,16 +237,13 @@ void Gemm::pack_b_piece(const Call& call, int64_t piece) const {
   pack_b(b + from * element, s.ldb, s.transpose_b, rows, columns, s.in, to, depth);
 }
 
-void Gemm::pack_a_piece(const Call& call, int64_t piece) const {
+/// Rows [i, i + rows) of chunk c of k, dense.
+void Gemm::pack_a_rows(const Call& call, int64_t c, int64_t i, int64_t rows, std::byte* to) const {
   const GemmShape& s = shape_;
   const auto element = static_cast<int64_t>(size_of(s.in));
   const auto* const a = static_cast<const std::byte*>(call.args.a);
-  const int64_t c = piece % tiles_k_;
-  const int64_t i = piece / tiles_k_ * kPieceRows;
-  const int64_t rows = std::min(kPieceRows, s.m - i);
   const int64_t k0 = c * tiles_.k;
   const int64_t depth = length(c, tiles_k_, tiles_.k, s.k);
-  std::byte* const to = packed_a_at(call, c, i);
   if (s.transpose_a) {
     transpose_a(a + (k0 * s.lda + i) * element, s.lda, rows, depth, s.in, to, depth);
     return;
@@ -230,11 +254,14 @@ void Gemm::pack_a_piece(const Call& call, int64_t piece) const {
   }
 }
 
-void Gemm::multiply(const Call& call, int64_t i, int64_t j, std::byte* scratch) const {
+void Gemm::multiply(const Call& call, int64_t i, int64_t j, uint32_t worker) const {
   const GemmShape& s = shape_;
   const auto element = static_cast<int64_t>(size_of(s.in));
   const int64_t row = i * tiles_.m;
   const int64_t column = j * tiles_.n;
+  const int64_t rows = length(i, tiles_m_, tiles_.m, s.m);
+  const int64_t cols = length(j, tiles_n_, tiles_.n, s.n);
+  std::byte* const scratch = call.workers + worker * worker_bytes_;
   auto* const x = reinterpret_cast<float*>(scratch + product_bytes_);
   for (int64_t c = 0; c < tiles_k_; ++c) {
     const int64_t k0 = c * tiles_.k;
@@ -242,7 +269,9 @@ void Gemm::multiply(const Call& call, int64_t i, int64_t j, std::byte* scratch) 
                     (s.transpose_a ? k0 * s.lda + row : row * s.lda + k0) * element;
     const auto* b = static_cast<const std::byte*>(call.args.b) +
                     (s.transpose_b ? column * s.ldb + k0 : k0 * s.ldb + column) * element;
-    if (packed_a_) a = packed_a_at(call, c, row);
+    if (packed_a_) {
+      a = tiles_.local_a ? local_a_at(call, c, rows, worker) : packed_a_at(call, c, row);
+    }
     if (tiles_.packed) b = packed_b_at(call, c, column);
     products_[product_index(i, j, c)]->run(a, b, x, scratch);
   }
@@ -252,10 +281,9 @@ void Gemm::multiply(const Call& call, int64_t i, int64_t j, std::byte* scratch) 
     return p == nullptr ? nullptr : static_cast<const std::byte*>(p) + offset * out;
   };
   const int64_t corner = row * s.ldc + column;
-  const int64_t cols = length(j, tiles_n_, tiles_.n, s.n);
   write_tile({.epilogue = s.epilogue,
               .dtype = s.out,
-              .rows = length(i, tiles_m_, tiles_.m, s.m),
+              .rows = rows,
               .cols = cols,
               .x = x,
               .ldx = cols,
@@ -264,7 +292,8 @@ void Gemm::multiply(const Call& call, int64_t i, int64_t j, std::byte* scratch) 
               .bias = at(call.args.bias, column),
               .residual = at(call.args.residual, corner),
               .saved = at(call.args.saved, corner),
-              .activation = const_cast<std::byte*>(at(call.args.activation, corner))});
+              .activation = const_cast<std::byte*>(at(call.args.activation, corner)),
+              .stream_c = s.stream_c});
 }
 
 }  // namespace strata::host

@@ -23,15 +23,20 @@ struct GemmShape {
   bool transpose_a = false, transpose_b = false;
   DType in = DType::f32, out = DType::f32;
   Epilogue epilogue = Epilogue::none;
+  /// C is not read soon, so it goes past the caches (without an epilogue only).
+  bool stream_c = false;
 
   auto operator<=>(const GemmShape&) const = default;
 };
 
 /// Products of m x n x k at a time; products of the same tile add up in order of k. When `packed`,
-/// operands are first rearranged into the order the kernels read.
+/// operands are first rearranged into the order the kernels read: all of B, and A where it is not
+/// dense rows of a tile's depth already, either all of it or, when `local_a`, the rows of a tile by
+/// the thread that then takes the whole row of tiles. Where operands are packed is not in the bits.
 struct GemmTiles {
   int64_t m = 0, n = 0, k = 0;
   bool packed = false;
+  bool local_a = false;
 };
 
 /// The tiles of a shape: a pure function of m, n, k, transposes and types.
@@ -78,9 +83,10 @@ class Gemm {
   size_t product_index(int64_t i, int64_t j, int64_t c) const noexcept;
   std::byte* packed_b_at(const Call& call, int64_t c, int64_t column) const;
   std::byte* packed_a_at(const Call& call, int64_t c, int64_t i) const;
+  std::byte* local_a_at(const Call& call, int64_t c, int64_t rows, uint32_t worker) const;
   void pack_b_piece(const Call& call, int64_t piece) const;
-  void pack_a_piece(const Call& call, int64_t piece) const;
-  void multiply(const Call& call, int64_t i, int64_t j, std::byte* scratch) const;
+  void pack_a_rows(const Call& call, int64_t c, int64_t i, int64_t rows, std::byte* to) const;
+  void multiply(const Call& call, int64_t i, int64_t j, uint32_t worker) const;
 
   GemmShape shape_;
   GemmTiles tiles_;
@@ -88,7 +94,7 @@ class Gemm {
   bool packed_a_ = false;
   int64_t pieces_b_ = 0, pieces_a_ = 0;
   size_t packed_b_bytes_ = 0, packed_a_bytes_ = 0;
-  size_t product_bytes_ = 0, worker_bytes_ = 0;
+  size_t product_bytes_ = 0, tile_bytes_ = 0, worker_bytes_ = 0;
   std::array<const Matmul*, 16> products_{};
 };
 

@@ -48,6 +48,42 @@ void rows(const TileOutput& t) {
   }
 }
 
+/// Epilogue::none past the caches: a row at a time is converted nearby and copied in whole lines.
+template <class T>
+void stream_rows(const TileOutput& t) {
+  constexpr size_t kPart = 512;
+  alignas(64) T part[kPart];
+  const hn::ScalableTag<uint8_t> d8;
+  const size_t step = hn::Lanes(d8);
+  const auto n = static_cast<size_t>(t.cols);
+  for (size_t i = 0; i < static_cast<size_t>(t.rows); ++i) {
+    for (size_t j = 0; j < n; j += kPart) {
+      TileOutput p = t;
+      p.x = t.x + i * static_cast<size_t>(t.ldx) + j;
+      p.c = part;
+      const size_t count = HWY_MIN(kPart, n - j);
+      lanes<Epilogue::none, One, T>(One(), p, 0,
+                                    lanes<Epilogue::none, Full, T>(Full(), p, 0, 0, count), count);
+      const auto* from = reinterpret_cast<const uint8_t*>(part);
+      auto* to =
+          reinterpret_cast<uint8_t*>(static_cast<T*>(t.c) + i * static_cast<size_t>(t.ldc) + j);
+      for (size_t b = 0; b < count * sizeof(T); b += step) {
+        hn::Stream(hn::Load(d8, from + b), d8, to + b);
+      }
+    }
+  }
+  hwy::FlushStream();
+}
+
+/// Whole aligned vectors, and nothing else.
+template <class T>
+bool streams(const TileOutput& t) {
+  const size_t vector = hn::Lanes(hn::ScalableTag<uint8_t>());
+  return t.stream_c && reinterpret_cast<uintptr_t>(t.c) % vector == 0 &&
+         static_cast<size_t>(t.ldc) * sizeof(T) % vector == 0 &&
+         static_cast<size_t>(t.cols) * sizeof(T) % vector == 0;
+}
+
 template <class T>
 void dispatch(const TileOutput& t) {
   switch (t.epilogue) {

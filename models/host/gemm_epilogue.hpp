@@ -31,6 +31,7 @@ struct TileOutput {
   const void* residual = nullptr;
   const void* saved = nullptr;
   void* activation = nullptr;
+  bool stream_c = false;  ///< past the caches; with Epilogue::none only
 };
 
 void write_tile(const TileOutput& tile);

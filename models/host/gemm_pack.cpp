@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "models/host/gemm_pack.cpp"
 #include <hwy/foreach_target.h>
 // Highway's own headers come after foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -28,10 +29,6 @@ using D32 = hn::FixedTag<uint32_t, kLanes>;
 using V32 = hn::Vec<D32>;
 
 #if HWY_TARGET != HWY_SCALAR
-/// Columns of the source walked together, about a cache line of it: reads and writes stay few
-/// streams each.
-constexpr size_t kStrip = 32;
-
 /// 16 bytes each from p, p + stride, p + 2 * stride, ... (stride in bytes).
 HWY_INLINE V32 load_strided(const uint8_t* p, size_t stride) {
   const auto row = [p, stride](size_t r) HWY_ATTR {
@@ -63,29 +60,97 @@ HWY_INLINE void store_transposed(V32 r0, V32 r1, V32 r2, V32 r3, uint32_t* out, 
 }
 #endif
 
-/// out[c * ldo + r] = in[r * ldi + c] for words of 4 bytes at any 2-byte boundary.
-void transpose_words(const uint8_t* in, size_t ldi_bytes, size_t rows, size_t cols, uint32_t* out,
-                     size_t ldo) {
+/// A block of the source, copied together first: rows a multiple of the page size apart share a few
+/// sets of the first-level cache and would push each other out.
+constexpr size_t kBlockRows = 64;
+constexpr size_t kBlockBytes = 128;  // of each row
+struct alignas(64) Block {
+  uint8_t bytes[kBlockRows * kBlockBytes];
+};
+
+/// out[c * ldo + r] = block[r][c] for words of 4 bytes.
+void transpose_block(const Block& block, size_t rows, size_t cols, uint32_t* out, size_t ldo) {
   size_t full_rows = 0;
   size_t full_cols = 0;
 #if HWY_TARGET != HWY_SCALAR
   full_rows = rows / kLanes * kLanes;
   full_cols = cols / 4 * 4;
-  for (size_t c0 = 0; c0 < full_cols; c0 += kStrip) {
-    const size_t c1 = std::min(c0 + kStrip, full_cols);
-    for (size_t r = 0; r < full_rows; r += kLanes) {
-      for (size_t c = c0; c < c1; c += 4) {
-        const uint8_t* const p = in + r * ldi_bytes + 4 * c;
-        store_transposed(load_strided(p, 4 * ldi_bytes), load_strided(p + ldi_bytes, 4 * ldi_bytes),
-                         load_strided(p + 2 * ldi_bytes, 4 * ldi_bytes),
-                         load_strided(p + 3 * ldi_bytes, 4 * ldi_bytes), out + c * ldo + r, ldo);
-      }
+  for (size_t r = 0; r < full_rows; r += kLanes) {
+    for (size_t c = 0; c < full_cols; c += 4) {
+      const uint8_t* const p = block.bytes + r * kBlockBytes + 4 * c;
+      store_transposed(load_strided(p, 4 * kBlockBytes),
+                       load_strided(p + kBlockBytes, 4 * kBlockBytes),
+                       load_strided(p + 2 * kBlockBytes, 4 * kBlockBytes),
+                       load_strided(p + 3 * kBlockBytes, 4 * kBlockBytes), out + c * ldo + r, ldo);
     }
   }
 #endif
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = r < full_rows ? full_cols : 0; c < cols; ++c) {
-      std::memcpy(out + c * ldo + r, in + r * ldi_bytes + 4 * c, 4);
+      std::memcpy(out + c * ldo + r, block.bytes + r * kBlockBytes + 4 * c, 4);
+    }
+  }
+}
+
+/// The same for elements of 2 bytes: pairs of rows become words, words are transposed.
+void transpose_block(const Block& block, size_t rows, size_t cols, uint16_t* out, size_t ldo) {
+  size_t full_rows = 0;
+  size_t full_cols = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr size_t kRows = 2 * kLanes;
+  full_rows = rows / kRows * kRows;
+  full_cols = ldo % 2 == 0 ? cols / 8 * 8 : 0;
+  const D32 d;
+  const hn::Repartition<uint16_t, D32> d16;
+  for (size_t r = 0; r < full_rows; r += kRows) {
+    for (size_t c = 0; c < full_cols; c += 8) {
+      const uint8_t* const p = block.bytes + r * kBlockBytes + 2 * c;
+      V32 lower[4], upper[4];
+      for (size_t i = 0; i < 4; ++i) {
+        // Pair i and every fourth pair after it.
+        const uint8_t* const q = p + 2 * i * kBlockBytes;
+        const auto even = hn::BitCast(d16, load_strided(q, 8 * kBlockBytes));
+        const auto odd = hn::BitCast(d16, load_strided(q + kBlockBytes, 8 * kBlockBytes));
+        lower[i] = hn::BitCast(d, hn::InterleaveLower(d16, even, odd));
+        upper[i] = hn::BitCast(d, hn::InterleaveUpper(d16, even, odd));
+      }
+      auto* const to = reinterpret_cast<uint32_t*>(out + c * ldo + r);
+      store_transposed(lower[0], lower[1], lower[2], lower[3], to, ldo / 2);
+      store_transposed(upper[0], upper[1], upper[2], upper[3], to + 2 * ldo, ldo / 2);
+    }
+  }
+#endif
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = r < full_rows ? full_cols : 0; c < cols; ++c) {
+      std::memcpy(out + c * ldo + r, block.bytes + r * kBlockBytes + 2 * c, 2);
+    }
+  }
+}
+
+/// out[c * ldo + r] = in[r][c] for elements of type T at any 2-byte boundary.
+template <class T>
+void transpose(const uint8_t* in, size_t ldi_bytes, size_t rows, size_t cols, T* out, size_t ldo) {
+  constexpr size_t kBlockCols = kBlockBytes / sizeof(T);
+  Block block;
+  for (size_t c0 = 0; c0 < cols; c0 += kBlockCols) {
+    const size_t c = std::min(kBlockCols, cols - c0);
+    for (size_t r0 = 0; r0 < rows; r0 += kBlockRows) {
+      const size_t r = std::min(kBlockRows, rows - r0);
+      const uint8_t* const from = in + r0 * ldi_bytes + c0 * sizeof(T);
+      // Below, or for the last rows to the right.
+      const size_t next = r0 + kBlockRows < rows ? kBlockRows * ldi_bytes : kBlockBytes;
+      for (size_t i = 0; i < r; ++i) {
+        const uint8_t* const row = from + i * ldi_bytes;
+        hwy::Prefetch(row + next);
+        hwy::Prefetch(row + next + kBlockBytes / 2);
+        uint8_t* const to = block.bytes + i * kBlockBytes;
+        if (c == kBlockCols) {
+          std::memcpy(to, row, kBlockBytes);
+        } else {
+          std::memcpy(to, row, c * sizeof(T));
+        }
+      }
+      transpose_block(block, r, c, out + c0 * ldo + r0, ldo);
     }
   }
 }
@@ -134,43 +199,6 @@ void pack_b_rows_bf16(const uint16_t* b, size_t ldb, size_t k, size_t n, uint32_
   }
 }
 
-/// out[c][r] = in[r][c] for 2-byte elements: pairs of rows become words, words are transposed.
-void transpose_bf16(const uint16_t* in, size_t ldi, size_t rows, size_t cols, uint16_t* out,
-                    size_t ldo) {
-  size_t full_rows = 0;
-  size_t full_cols = 0;
-#if HWY_TARGET != HWY_SCALAR
-  constexpr size_t kRows = 2 * kLanes;
-  full_rows = rows / kRows * kRows;
-  full_cols = ldo % 2 == 0 ? cols / 8 * 8 : 0;
-  const D32 d;
-  const hn::Repartition<uint16_t, D32> d16;
-  for (size_t c0 = 0; c0 < full_cols; c0 += kStrip) {
-    const size_t c1 = std::min(c0 + kStrip, full_cols);
-    for (size_t r = 0; r < full_rows; r += kRows) {
-      for (size_t c = c0; c < c1; c += 8) {
-        const auto* const p = reinterpret_cast<const uint8_t*>(in + r * ldi + c);
-        V32 lower[4], upper[4];
-        for (size_t i = 0; i < 4; ++i) {
-          // Row pair i of every fourth pair: pairs are 4 * ldi bytes apart.
-          const auto even = hn::BitCast(d16, load_strided(p + 4 * i * ldi, 16 * ldi));
-          const auto odd = hn::BitCast(d16, load_strided(p + (4 * i + 2) * ldi, 16 * ldi));
-          lower[i] = hn::BitCast(d, hn::InterleaveLower(d16, even, odd));
-          upper[i] = hn::BitCast(d, hn::InterleaveUpper(d16, even, odd));
-        }
-        auto* const to = reinterpret_cast<uint32_t*>(out + c * ldo + r);
-        store_transposed(lower[0], lower[1], lower[2], lower[3], to, ldo / 2);
-        store_transposed(upper[0], upper[1], upper[2], upper[3], to + 2 * ldo, ldo / 2);
-      }
-    }
-  }
-#endif
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = r < full_rows ? full_cols : 0; c < cols; ++c)
-      out[c * ldo + r] = in[r * ldi + c];
-  }
-}
-
 void pack_b(const void* b, int64_t ldb, bool transposed, int64_t k, int64_t n, DType t,
             void* packed, int64_t depth) {
   const size_t bytes = size_of(t);
@@ -196,7 +224,7 @@ void pack_b(const void* b, int64_t ldb, bool transposed, int64_t k, int64_t n, D
     const int64_t cols = std::min(kPackColumns, n - j);
     uint32_t* const out = words + static_cast<size_t>(j / kPackColumns) * block;
     const auto* const in = static_cast<const uint8_t*>(b) + static_cast<size_t>(j * ldb) * bytes;
-    transpose_words(in, static_cast<size_t>(ldb) * bytes, cols, k / per_word, out, kPackColumns);
+    transpose(in, static_cast<size_t>(ldb) * bytes, cols, k / per_word, out, kPackColumns);
     if (k % static_cast<int64_t>(per_word) != 0) {  // the last row of an odd k has no partner
       for (int64_t c = 0; c < cols; ++c) {
         uint16_t last;
@@ -209,11 +237,11 @@ void pack_b(const void* b, int64_t ldb, bool transposed, int64_t k, int64_t n, D
 
 void transpose_a(const void* a, int64_t lda, int64_t m, int64_t k, DType t, void* out,
                  int64_t ldo) {
+  const auto* const in = static_cast<const uint8_t*>(a);
   if (t == DType::f32) {
-    transpose_words(static_cast<const uint8_t*>(a), static_cast<size_t>(lda) * 4, k, m,
-                    static_cast<uint32_t*>(out), ldo);
+    transpose(in, static_cast<size_t>(lda) * 4, k, m, static_cast<uint32_t*>(out), ldo);
   } else {
-    transpose_bf16(static_cast<const uint16_t*>(a), lda, k, m, static_cast<uint16_t*>(out), ldo);
+    transpose(in, static_cast<size_t>(lda) * 2, k, m, static_cast<uint16_t*>(out), ldo);
   }
 }
 

@@ -236,7 +236,8 @@ class Pass {
                 .x = sum,
                 .ldx = p_.width,
                 .c = static_cast<std::byte*>(a_.dwte) + row * p_.width * element_,
-                .ldc = p_.width});
+                .ldc = p_.width,
+                .stream_c = true});
   }
 
   /// Adds what the chunk of n rows of wte at v contributes to a segment's part of dx.

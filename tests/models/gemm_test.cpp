@@ -182,6 +182,27 @@ TEST(Gemm, AddsChunksOfK) {
   });
 }
 
+TEST(Gemm, PacksRowsOfAWhereTheyAreUsed) {
+  ThreadPool pool(3);
+  for (const int64_t k : {64, 4096}) {
+    for_each_variant({.m = 70, .n = 200, .k = 211}, [&](const GemmShape& s) {
+      const GemmTiles tiles{.m = 32, .n = 64, .k = k, .packed = true, .local_a = true};
+      Problem(s).expect_exact(Gemm(s, tiles), pool);
+    });
+  }
+}
+
+TEST(Gemm, StreamsPastTheCaches) {
+  ThreadPool pool(2);
+  for (const auto& [in, out] : kTypes) {
+    for (const int64_t n : {64, 640, 1100}) {  // the last has a rest
+      GemmShape s{.m = 66, .n = n, .k = 70, .transpose_a = true, .in = in, .out = out};
+      s.stream_c = true;
+      Problem(s).expect_exact(Gemm(s), pool);
+    }
+  }
+}
+
 TEST(Gemm, TilesOfItsOwnChoice) {
   ThreadPool pool(3);
   for (const GemmShape& base : {GemmShape{.m = 130, .n = 193, .k = 96},
