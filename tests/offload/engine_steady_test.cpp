@@ -18,15 +18,16 @@ void* counted(void* p) {
 
 }  // namespace
 
-void* operator new(size_t n) { return counted(std::malloc(n == 0 ? 1 : n)); }
-void* operator new(size_t n, std::align_val_t align) {
+// Not inlined: the compiler would see malloc meet delete.
+[[gnu::noinline]] void* operator new(size_t n) { return counted(std::malloc(n == 0 ? 1 : n)); }
+[[gnu::noinline]] void* operator new(size_t n, std::align_val_t align) {
   const auto a = static_cast<size_t>(align);
   return counted(std::aligned_alloc(a, (n + a - 1) / a * a));
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace strata::toy {
 namespace {
