@@ -92,10 +92,9 @@ class PoolGemmRate final : public GemmRate {
   std::optional<Part> make_part(const GemmProduct& p, GemmLayout layout, const Index& from,
                                 const Index& n) const {
     const size_t size = size_of(dtype());
-    MatmulShape s{.m = n.m, .n = n.n, .k = n.k, .ldc = p.n, .in = dtype(), .out = dtype()};
+    MatmulShape s{.m = n.m, .n = n.n, .k = n.k, .in = dtype(), .out = dtype()};
     s.accumulate = from.k > 0;
     Part part{};
-    part.c = size * (from.m * p.n + from.n);
     if (layout == GemmLayout::packed_ab) {  // a matrix for each step of k
       s.lda = n.k;
       part.a = size * (from.k * p.m + from.m * n.k);
@@ -107,11 +106,15 @@ class PoolGemmRate final : public GemmRate {
     if (layout != GemmLayout::plain) {
       s.packed_b = true;
       s.ldb = n.n;
+      s.ldc = n.n;  // the kernels for packed B want a dense C: tiles lie one after another
+      part.c = size * (from.m * p.n + n.m * from.n);
       part.b = packed_b_bytes(from.k, p.n, dtype()) + packed_b_bytes(n.k, from.n, dtype());
       if (!matmul_takes_packed(s)) return std::nullopt;
     } else {
       s.transpose_b = p.transpose_b;
       s.ldb = p.transpose_b ? p.k : p.n;
+      s.ldc = p.n;
+      part.c = size * (from.m * p.n + from.n);
       part.b = size * (p.transpose_b ? from.n * p.k + from.k : from.k * p.n + from.n);
     }
     part.matmul = &matmul(s);

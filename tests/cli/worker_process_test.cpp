@@ -1,5 +1,6 @@
 #include "cli/worker_process.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -91,11 +92,18 @@ TEST(WorkerProcess, EndsWithItsOwner) {
   EXPECT_EQ(kill(pid, 0), -1);
 }
 
-TEST(WorkerProcess, OneWorkerDoesNotHoldTheChannelOfAnother) {
-  WorkerProcess first = shell("read -r line <&3 || exit 5");
-  WorkerProcess second = shell("read -r line <&3");
-  WorkerProcess quick = shell("exit 6");  // seen at once, though two others still run
-  expect_has(message_of([&] { quick.receive(kLong); }), "exit code 6");
+TEST(LineChannel, IsNotInheritedByOtherWorkers) {
+  // Or a worker would hold the parent's end of another, which then never sees the parent go.
+  const auto [one, other] = LineChannel::make_pair();
+  EXPECT_NE(fcntl(one.fd(), F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_NE(fcntl(other.fd(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST(LineChannel, AnEndThatIsGoneIsAnAnswerNotASignal) {
+  auto [one, other] = LineChannel::make_pair();
+  other.close();
+  EXPECT_FALSE(one.send("go"));
+  EXPECT_EQ(one.receive(kLong), std::nullopt);
 }
 
 TEST(WorkerProcess, StdoutOfAWorkerIsStderr) {

@@ -135,12 +135,20 @@ class GemmRateArm : public ::testing::TestWithParam<DType> {
       }
     }
     EXPECT_GT(layouts, rate.products().size());
+    const auto packs = [&rate](const char* name) {
+      const auto products = rate.products();
+      const auto is_it = [name](const GemmProduct& p) { return p.name == name; };
+      const auto i = std::find_if(products.begin(), products.end(), is_it) - products.begin();
+      return rate.product_of_ones(i, GemmLayout::packed_b).has_value();
+    };
+    EXPECT_EQ(packs("head y"), packs("attn y"));
   }
 };
 
-/// Ragged tiles both ways, and a head deep enough for more than one step of k.
+/// Ragged tiles both ways, a last tile of the head too narrow to stay alone, and one deep enough
+/// for more than one step of k.
 std::vector<GemmProduct> ragged_products() {
-  return training_products(parse_gpt2("gpt2:L1,D144,H2,V4173,T100"), 100);
+  return training_products(parse_gpt2("gpt2:L1,D144,H2,V4628,T100"), 100);
 }
 
 TEST_P(GemmRateArm, ComputesWholeProductsOnThePool) {
