@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "runtime/errors.hpp"
@@ -226,7 +227,27 @@ TEST(Session, EvaluationChangesNothing) {
   EXPECT_EQ(evaluated.evaluate(), validation[5]) << "reading the state changed nothing either";
 }
 
-TEST(Session, StatePlanesAreWhatTraining) {
+TEST(Session, TheHashSeesTheLastBitOfTheState) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    SessionConfig config = small();
+    config.dtype = dtype;
+    const Workload workload(config);
+    Running run(workload, least(workload));
+    const auto last = static_cast<ParamId>(workload.layout().params().size() - 1);
+    const auto set = [&](float value) {
+      run.session().engine().set_weight(last, [&](uint64_t begin, uint64_t n, float* out) {
+        const uint64_t elems = workload.layout().params()[last].elems();
+        for (uint64_t i = 0; i < n; ++i) out[i] = begin + i + 1 == elems ? value : 1.0f;
+      });
+      return run.session().state_hash();
+    };
+    const uint64_t reference = set(1.0f);
+    EXPECT_NE(set(std::nextafter(1.0f, 2.0f)), reference) << name_of(dtype);
+    EXPECT_EQ(set(1.0f), reference);
+  }
+}
+
+TEST(Session, StatePlanesAreWhatTrainingKeeps) {
   SessionConfig config = small();
   using Planes = std::vector<Plane>;
   EXPECT_EQ(state_planes(Workload(config), 0), (Planes{Plane::weight, Plane::m, Plane::v}));
