@@ -22,6 +22,8 @@ class StepRate {
 
   /// Tokens of one step.
   uint64_t tokens() const noexcept { return tokens_; }
+  /// Steps done so far.
+  uint64_t steps() const noexcept { return steps_; }
   const Workload& workload() const noexcept { return *workload_; }
 
  private:
