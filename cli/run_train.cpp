@@ -67,6 +67,7 @@ int run_train(const TrainArgs& args) {
   Tail tail;
   StepMetrics last;
   double validation = 0;
+  uint64_t h2d = 0, d2h = 0;  // of the steps alone, evaluations left out
   trainer.run([&](const StepMetrics& m) {
     metrics.write(m);
     progress.record(m);
@@ -74,8 +75,9 @@ int run_train(const TrainArgs& args) {
     tail.add(m.loss);
     if (m.validation_loss) validation = *m.validation_loss;
     last = m;
+    h2d += m.h2d_bytes;
+    d2h += m.d2h_bytes;
   });
-  const EngineStats& stats = session.engine().stats();
   const double steps = static_cast<double>(args.steps);
   const auto peak = [&](Tier t) {
     const auto i = static_cast<size_t>(t);
@@ -83,27 +85,27 @@ int run_train(const TrainArgs& args) {
   };
   const size_t weights = session.ledger().peak(Tier::device, Category::weight);
   char text[512];
-  std::snprintf(
-      text, sizeof text,
-      "\nused peak   device %s, host %s\n"
-      "weights     at most %.1f %% of %s on the device at once\n"
-      "moved       %s to the device and %s back a step\n"
-      "loss        mean of the last %zu steps %.4f, validation %.4f\n"
-      "state       %016llx",
-      peak(Tier::device).c_str(), peak(Tier::host).c_str(),
-      100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
-      format_bytes(workload.weight_bytes()).c_str(),
-      format_bytes(static_cast<uint64_t>(static_cast<double>(stats.h2d_bytes) / steps)).c_str(),
-      format_bytes(static_cast<uint64_t>(static_cast<double>(stats.d2h_bytes) / steps)).c_str(),
-      tail.count(), tail.mean(), validation, static_cast<unsigned long long>(session.state_hash()));
+  std::snprintf(text, sizeof text,
+                "\nused peak   device %s, host %s\n"
+                "weights     at most %.1f %% of %s on the device at once\n"
+                "moved       %s to the device and %s back a step\n"
+                "loss        mean of the last %zu steps %.4f, validation %.4f\n"
+                "state       %016llx",
+                peak(Tier::device).c_str(), peak(Tier::host).c_str(),
+                100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
+                format_bytes(workload.weight_bytes()).c_str(),
+                format_bytes(static_cast<uint64_t>(static_cast<double>(h2d) / steps)).c_str(),
+                format_bytes(static_cast<uint64_t>(static_cast<double>(d2h) / steps)).c_str(),
+                tail.count(), tail.mean(), validation,
+                static_cast<unsigned long long>(session.state_hash()));
   out.text(text);
   nlohmann::ordered_json j = {{"steps", args.steps},
                               {"loss", last.loss},
                               {"mean_loss_last_50", tail.mean()},
                               {"validation_loss", validation},
                               {"tokens", last.tokens},
-                              {"h2d_bytes", stats.h2d_bytes},
-                              {"d2h_bytes", stats.d2h_bytes},
+                              {"h2d_bytes", h2d},
+                              {"d2h_bytes", d2h},
                               {"device_weight_peak_bytes", weights},
                               {"weight_bytes", workload.weight_bytes()}};
   for (const Tier t : {Tier::device, Tier::host}) {
