@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "models/gpt2_config.hpp"
 #include "runtime/errors.hpp"
@@ -17,9 +22,9 @@ VerifyOutcome verify(const VerifyCase& c) {
 }
 
 /// A case whose weights stream through the least device memory.
-VerifyCase streamed() {
+VerifyCase streamed(const char* model = "gpt2:L2,D32,H2,V96,T16") {
   VerifyCase c;
-  c.session.model = "gpt2:L2,D32,H2,V96,T16";
+  c.session.model = model;
   c.session.shape = {2, 16, 1};
   c.session.chunk_bytes = 8192;
   c.schedule = {1e-2, 1e-3, 1, 3};
@@ -28,6 +33,29 @@ VerifyCase streamed() {
   const PlanResult plan = workload.plan(c.budgets);
   c.budgets.bytes = {plan.minimum[0], plan.minimum[1], 0};
   return c;
+}
+
+/// State hash after the case's steps under budgets, with all position embeddings set to `position`.
+uint64_t state_hash(const VerifyCase& c, float position) {
+  const Workload workload(c.session);
+  Session session(workload, workload.plan(c.budgets), c.budgets);
+  const auto params = workload.layout().params();
+  for (ParamId p = 0; p < params.size(); ++p) {
+    if (params[p].name != "wpe.weight") continue;
+    session.engine().set_weight(
+        p, [&](uint64_t, uint64_t n, float* out) { std::fill(out, out + n, position); });
+  }
+  const BatchShape& shape = c.session.shape;
+  const auto data = random_tokens(96, shape.seq, 5);
+  std::vector<std::vector<int32_t>> batches;  // each stays until its step is done
+  for (uint64_t s = 0; s < c.schedule.steps; ++s) {
+    std::vector<int32_t>& tokens = batches.emplace_back(2 * shape.rows());
+    int32_t* targets = tokens.data() + shape.rows();
+    data->train_batch(s * shape.batch, shape.batch, tokens.data(), targets);
+    session.step({tokens.data(), targets},
+                 {s, c.schedule.at(s), static_cast<double>(shape.rows())});
+  }
+  return session.state_hash();
 }
 
 // ---- what it finds
@@ -45,6 +73,26 @@ TEST(Verify, StreamedIsIdenticalToResident) {
     EXPECT_NE(o.numerics_key.find("model=gpt2:L2,D32,H2,V96,T16"), std::string::npos);
   }
 }
+
+#if defined(__x86_64__)
+TEST(Verify, ACallerThatFlushesDenormalsChangesNothing) {
+  constexpr unsigned kFtzDaz = 0x8040;
+  // Positions past the sequence have no gradient: weight decay alone moves them, and they stay
+  // denormal unless a kernel flushes them to zero.
+  const VerifyCase c = streamed("gpt2:L2,D32,H2,V96,T32");
+  const uint64_t expected = state_hash(c, 1e-40f);
+  EXPECT_NE(state_hash(c, 0.0f), expected) << "flushed weights would go unnoticed";
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | kFtzDaz);
+  const uint64_t flushed = state_hash(c, 1e-40f);
+  const VerifyOutcome outcome = verify(c);
+  const bool intact = (_mm_getcsr() & kFtzDaz) == kFtzDaz;
+  _mm_setcsr(saved);
+  EXPECT_EQ(flushed, expected);
+  EXPECT_FALSE(outcome.difference);
+  EXPECT_TRUE(intact) << "and its own setting is left alone";
+}
+#endif
 
 TEST(Verify, ASkippedUpdateIsFoundInTheNextLoss) {
   VerifyCase c = streamed();
