@@ -20,6 +20,11 @@ void* counted(void* p) {
 
 // Not inlined: the compiler would see malloc meet delete.
 [[gnu::noinline]] void* operator new(size_t n) { return counted(std::malloc(n == 0 ? 1 : n)); }
+// std::stable_sort asks this way; a sanitizer must not see its own `new` meet our `delete`.
+[[gnu::noinline]] void* operator new(size_t n, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(n == 0 ? 1 : n);
+}
 [[gnu::noinline]] void* operator new(size_t n, std::align_val_t align) {
   const auto a = static_cast<size_t>(align);
   return counted(std::aligned_alloc(a, (n + a - 1) / a * a));
