@@ -140,11 +140,10 @@ std::string fixes_text(const PlanResult& r, const std::vector<Fix>& fixes) {
     text += std::string(name_of(s.tier)) + " memory is short by " + format_bytes(s.bytes) + " (" +
             std::to_string(s.bytes) + " bytes) for " + s.what + "\n";
   }
-  text +=
-      fixes.empty() ? "No change of settings was found that fits." : "These were planned and fit:";
+  text += fixes.empty() ? "No change of settings was found that fits."
+                        : "These were planned and fit (steps simulated at nominal rates):";
   for (const Fix& f : fixes) {
-    text += "\n  " + f.flag + "  (" + f.effect + "; step " + milliseconds(f.step_seconds) +
-            " simulated)";
+    text += "\n  " + f.flag + "  (" + f.effect + "; step " + milliseconds(f.step_seconds) + ")";
   }
   return text;
 }
