@@ -1,11 +1,11 @@
 #include "cli/cpu_time.hpp"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>

@@ -18,7 +18,7 @@ std::string milliseconds(double seconds) {
 }
 
 /// Plans a changed configuration under the same budgets; adds it when it fits.
-void try_change(std::vector<Fix>& fixes, SessionConfig config, const Budgets& budgets,
+void try_change(std::vector<Fix>& fixes, const SessionConfig& config, const Budgets& budgets,
                 const std::string& flag, const std::string& effect) {
   try {
     const Workload workload(config);

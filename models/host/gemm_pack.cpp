@@ -11,8 +11,7 @@
 #include "models/host/gemm_pack.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace strata::host {
-namespace HWY_NAMESPACE {
+namespace strata::host::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -245,8 +244,7 @@ void transpose_a(const void* a, int64_t lda, int64_t m, int64_t k, DType t, void
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strata::host
+}  // namespace strata::host::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

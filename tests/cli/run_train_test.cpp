@@ -37,12 +37,12 @@ class RunTrain : public ::testing::Test {
 TEST_F(RunTrain, WithinBudgets) {
   const uint64_t device = least();
   const CommandOutcome o =
-      train("--steps 12 --lr 3e-3 --host-mem 1GiB --json --device-mem " + std::to_string(device));
+      train("--steps 8 --lr 5e-3 --host-mem 1GiB --json --device-mem " + std::to_string(device));
   ASSERT_EQ(o.code, 0) << o.err;
   const auto j = o.json();
-  EXPECT_EQ(j.at("steps"), 12u);
+  EXPECT_EQ(j.at("steps"), 8u);
   expect_bytes(j, {"tokens", "h2d_bytes", "d2h_bytes", "weight_bytes", "device_weight_peak_bytes"});
-  EXPECT_EQ(j["tokens"], 12u * 2 * 16);
+  EXPECT_EQ(j["tokens"], 8u * 2 * 16);
   for (const char* tier : {"device", "host"}) {
     expect_bytes(j.at("tiers").at(tier), {"budget", "peak"});
     EXPECT_LE(j["tiers"][tier]["peak"], j["tiers"][tier]["budget"]);
@@ -52,7 +52,7 @@ TEST_F(RunTrain, WithinBudgets) {
   EXPECT_GT(j["h2d_bytes"], 0u);
 
   const auto lines = metrics();
-  ASSERT_EQ(lines.size(), 12u);
+  ASSERT_EQ(lines.size(), 8u);
   for (size_t i = 0; i < lines.size(); ++i) {
     EXPECT_EQ(lines[i].at("step"), i + 1);
     for (const char* key :
@@ -61,7 +61,7 @@ TEST_F(RunTrain, WithinBudgets) {
     }
     expect_bytes(lines[i], {"tokens", "used_peak_device_bytes", "used_peak_host_bytes", "h2d_bytes",
                             "d2h_bytes"});
-    EXPECT_EQ(lines[i].contains("validation_loss"), true) << "a tenth of 12 steps is one";
+    EXPECT_EQ(lines[i].contains("validation_loss"), true) << "a tenth of 8 steps is one";
   }
   EXPECT_EQ(lines.back()["loss"], j["loss"]);
   EXPECT_LT(lines.back()["loss"].get<double>(), lines.front()["loss"].get<double>());
