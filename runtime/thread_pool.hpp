@@ -57,7 +57,8 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-/// What kernels of the host backend receive as `native`.
+/// What kernels of the host backend receive as `native`. The stream holds the pool's turn while a
+/// kernel runs: a kernel must not take another.
 struct HostContext {
   ThreadPool& pool;
 };

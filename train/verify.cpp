@@ -1,5 +1,6 @@
 #include "train/verify.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -96,7 +97,7 @@ class Runner {
 std::optional<Difference> compare_series(const char* what, const std::vector<double>& a,
                                          const std::vector<double>& b) {
   for (size_t s = 0; s < a.size(); ++s) {
-    if (std::memcmp(&a[s], &b[s], sizeof(double)) == 0) continue;
+    if (std::bit_cast<uint64_t>(a[s]) == std::bit_cast<uint64_t>(b[s])) continue;
     char text[96];
     std::snprintf(text, sizeof text, "%.17g resident, %.17g under budgets", a[s], b[s]);
     return Difference{s + 1, what, 0, text};
