@@ -76,6 +76,8 @@ TEST_F(RunTrain, BudgetsDoNotChangeTheState) {
     const CommandOutcome o = train("--steps 3 " + flags);
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(o.err, "") << "without --json everything is on stdout";
+    const bool seed_2 = flags.find("--seed 2") != std::string::npos;
+    EXPECT_NE(o.out.find(seed_2 ? " seed=2 " : " seed=1 "), std::string::npos) << o.out;
     return o.out.substr(o.out.find("state       "));
   };
   const std::string resident = state("--device-mem 512MiB --policy resident");
