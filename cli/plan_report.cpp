@@ -7,6 +7,7 @@
 #include "cli/output.hpp"
 #include "cli/sizes.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
 
 namespace strata {
 namespace {
@@ -125,12 +126,11 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
   add("minimum", [&](size_t t) { return r.minimum[t]; });
   text += aligned_table(rows) + "\n";
   std::snprintf(line, sizeof line,
-                "\n%s. A step moves %s to the device and %s back, with %llu demand misses; plan "
-                "%016llx",
+                "\n%s. A step moves %s to the device and %s back, with %llu demand misses; plan %s",
                 r.fits ? "FITS" : "DOES NOT FIT", format_bytes(r.prediction.h2d_bytes).c_str(),
                 format_bytes(r.prediction.d2h_bytes).c_str(),
                 static_cast<unsigned long long>(r.prediction.demand_misses),
-                static_cast<unsigned long long>(r.plan.hash()));
+                hash_text(r.plan.hash()).c_str());
   return text + line;
 }
 
@@ -172,9 +172,7 @@ std::string plan_json(const PlanResult& r, const std::vector<Fix>& fixes) {
   j["h2d_bytes_per_step"] = r.prediction.h2d_bytes;
   j["d2h_bytes_per_step"] = r.prediction.d2h_bytes;
   j["step_seconds"] = r.prediction.step_seconds;
-  char hash[20];
-  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(r.plan.hash()));
-  j["plan"] = hash;
+  j["plan"] = hash_text(r.plan.hash());
   return j.dump();
 }
 

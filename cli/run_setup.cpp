@@ -14,11 +14,6 @@ uint32_t resolve_threads(uint32_t given) { return given != 0 ? given : default_t
 uint32_t vocabulary_of(const std::string& model) { return parse_gpt2(model).vocabulary; }
 
 SessionConfig session_config(const RunArgs& args) {
-  if (args.model.model.empty()) {
-    throw ConfigError(
-        "--model is missing; name a preset such as gpt2, or a shape such as "
-        "gpt2:L6,D384,H6,V256,T128");
-  }
   const Gpt2Config shape = parse_gpt2(args.model.model);
   SessionConfig c;
   c.model = args.model.model;
@@ -61,9 +56,6 @@ Budgets resolve_budgets(const BudgetArgs& args) {
 }
 
 std::unique_ptr<TokenSource> open_data(const RunArgs& args, uint32_t seq, uint64_t vocabulary) {
-  if (args.data.empty()) {
-    throw ConfigError("--data is missing; name a UTF-8 text file, a pattern or a directory");
-  }
   return std::make_unique<TextData>(args.data, seq, args.seed, vocabulary);
 }
 

@@ -9,7 +9,7 @@ namespace strata {
 /// Threads given, or every core this process may use.
 uint32_t resolve_threads(uint32_t given);
 
-/// Throws ConfigError when no model was named.
+/// The option parser saw to it that a model was named.
 SessionConfig session_config(const RunArgs&);
 LrSchedule schedule_of(const RunArgs&);
 
@@ -19,7 +19,7 @@ LrSchedule schedule_of(const RunArgs&);
 /// host has nothing.
 Budgets resolve_budgets(const BudgetArgs&);
 
-/// Opens `--data`. Throws ConfigError when there is none.
+/// Opens `--data`, which the option parser saw to it is there. Throws ConfigError.
 std::unique_ptr<TokenSource> open_data(const RunArgs&, uint32_t seq, uint64_t vocabulary);
 
 /// The model's vocabulary.

@@ -6,6 +6,7 @@
 #include "cli/run_setup.hpp"
 #include "cli/verbs.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
 #include "train/metrics_console.hpp"
 
 namespace strata {
@@ -90,14 +91,13 @@ int run_train(const TrainArgs& args) {
                 "weights     at most %.1f %% of %s on the device at once\n"
                 "moved       %s to the device and %s back a step\n"
                 "loss        mean of the last %zu steps %.4f, validation %.4f\n"
-                "state       %016llx",
+                "state       %s",
                 peak(Tier::device).c_str(), peak(Tier::host).c_str(),
                 100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
                 format_bytes(workload.weight_bytes()).c_str(),
                 format_bytes(static_cast<uint64_t>(static_cast<double>(h2d) / steps)).c_str(),
                 format_bytes(static_cast<uint64_t>(static_cast<double>(d2h) / steps)).c_str(),
-                tail.count(), tail.mean(), validation,
-                static_cast<unsigned long long>(session.state_hash()));
+                tail.count(), tail.mean(), validation, hash_text(session.state_hash()).c_str());
   out.text(text);
   nlohmann::ordered_json j = {{"steps", args.steps},
                               {"loss", last.loss},

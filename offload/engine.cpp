@@ -52,8 +52,8 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
 Engine::~Engine() {
   try {
     backend_.drain();
-  } catch (
-      ...) {  // already reported to whoever waited; memory must outlive the workers all the same
+  } catch (...) {
+    // Whoever waited was told; memory must outlive the workers all the same.
   }
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (size_t p = 0; p < kPlanes; ++p) {

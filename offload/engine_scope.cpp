@@ -150,10 +150,7 @@ void Engine::zero_state() {
 void Engine::read(ParamId p, Plane plane, void* out) {
   flush();
   backend_.drain();
-  const size_t size = plane == Plane::m || plane == Plane::v ? 4
-                      : plane == Plane::grad                 ? size_of(shape_.grad_type())
-                      : plane == Plane::remainder            ? 2
-                                                             : size_of(shape_.weight_type());
+  const size_t size = shape_.element_bytes(plane);
   const uint64_t unit_elems = shape_.unit_bytes() / size;
   Stream& stream = backend_.stream(Resource::d2h);
   for (const Piece& piece : layout_.of_param(p)) {

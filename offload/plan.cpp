@@ -57,6 +57,13 @@ uint64_t record_bytes(const ChunkLayout& layout, const StateShape& shape, uint32
   return RecordLayout(layout, shape, micro_batches).bytes();
 }
 
+uint64_t non_model_bytes(const ChunkLayout& layout, const StateShape& shape,
+                         const std::vector<const Program*>& programs) {
+  uint64_t values = 0;
+  for (const Program* p : programs) values = std::max(values, p->non_model_bytes());
+  return values + record_bytes(layout, shape, programs.front()->micro_batches());
+}
+
 MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
                        const std::vector<const Program*>& programs,
                        const std::vector<ChunkPlacement>& chunks) {
@@ -79,14 +86,13 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
     }
   }
   for (const Program* program : programs) {
-    need.non_model_bytes = std::max(need.non_model_bytes, program->non_model_bytes());
     for (const ProgramOp& op : program->ops()) {
       uint32_t units = 0;
       for (const ObjUse& u : op.uses) units += streamed(u.object) ? shape.units(u.object) : 0;
       if (units != 0) need.stream_units = std::max(need.stream_units, units + 2);
     }
   }
-  need.non_model_bytes += record_bytes(layout, shape, programs.front()->micro_batches());
+  need.non_model_bytes = non_model_bytes(layout, shape, programs);
   return need;
 }
 

@@ -72,6 +72,11 @@ class WindowMap {
 /// Bytes the engine keeps on the device beside values: step record and square-sum nodes.
 uint64_t record_bytes(const ChunkLayout&, const StateShape&, uint32_t micro_batches);
 
+/// Bytes of the device beside units: records, and the largest program's values and workspaces.
+/// `programs[0]` is the training program.
+uint64_t non_model_bytes(const ChunkLayout&, const StateShape&,
+                         const std::vector<const Program*>& programs);
+
 /// `programs[0]` is the training program.
 MemoryNeed memory_need(const ChunkLayout&, const StateShape&,
                        const std::vector<const Program*>& programs,

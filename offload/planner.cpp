@@ -69,10 +69,7 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint3
 PlanResult make_plan(const PlanInput& in) {
   const size_t unit = in.shape.unit_bytes();
   const Budgets& b = in.budgets;
-  uint64_t non_model = record_bytes(in.layout, in.shape, in.programs.front()->micro_batches());
-  uint64_t values = 0;
-  for (const Program* p : in.programs) values = std::max(values, p->non_model_bytes());
-  non_model += values;
+  const uint64_t non_model = non_model_bytes(in.layout, in.shape, in.programs);
 
   PlanResult r;
   Plan& plan = r.plan;
@@ -110,9 +107,7 @@ PlanResult make_plan(const PlanInput& in) {
   Ledger ledger(limits);
   std::vector<Reservation> external;
   for (size_t t = 0; t < kTiers; ++t) {
-    if (limits[t] >= b.external[t]) {
-      external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
-    }
+    external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
   }
   r.prediction = simulate(in, plan, ledger, 2);
   for (size_t t = 0; t < kTiers; ++t) {

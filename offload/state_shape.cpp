@@ -34,6 +34,17 @@ StateShape::StateShape(const ChunkLayout& layout, const Program& train,
   }
 }
 
+size_t StateShape::element_bytes(Plane plane) const noexcept {
+  switch (plane) {
+    case Plane::weight: return size_of(weight_type_);
+    case Plane::grad: return size_of(grad_type_);
+    case Plane::remainder: return sizeof(uint16_t);
+    case Plane::m:
+    case Plane::v: return sizeof(float);
+  }
+  return 0;
+}
+
 uint32_t StateShape::units(ObjId id) const noexcept {
   if (id.plane != Plane::weight && !trained(id.chunk)) return 0;
   const uint32_t fp32_units = weight_type_ == DType::bf16 ? 2 : 1;

@@ -20,6 +20,8 @@ class StateShape {
   DType grad_type() const noexcept { return grad_type_; }
   /// Whether the chunk has gradients and records.
   bool trained(ChunkId c) const noexcept { return !slices_[c].empty(); }
+  /// Bytes of one element of a plane.
+  size_t element_bytes(Plane) const noexcept;
   /// Units of an object; 0: it does not exist.
   uint32_t units(ObjId) const noexcept;
   /// Units of all planes of a chunk.

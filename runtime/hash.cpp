@@ -1,5 +1,7 @@
 #include "runtime/hash.hpp"
 
+#include <cstdio>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -17,5 +19,11 @@ void Hasher::text(std::string_view s) {
   bytes(s.data(), s.size());
 }
 uint64_t Hasher::digest() const { return XXH3_64bits_digest(&state_->xxh); }
+
+std::string hash_text(uint64_t hash) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -25,5 +26,8 @@ class Hasher {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// 16 hexadecimal digits.
+std::string hash_text(uint64_t hash);
 
 }  // namespace strata

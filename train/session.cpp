@@ -141,19 +141,20 @@ std::vector<Plane> state_planes(const Workload& w, ParamId p) {
   return planes;
 }
 
+std::vector<std::byte> Session::read(ParamId p, Plane plane) {
+  std::vector<std::byte> bytes(workload_.layout().params()[p].elems() *
+                               workload_.shape().element_bytes(plane));
+  engine_->read(p, plane, bytes.data());
+  return bytes;
+}
+
 uint64_t Session::state_hash() {
   Hasher hash;
-  std::vector<std::byte> bytes;
   const ChunkLayout& layout = workload_.layout();
   for (ParamId p = 0; p < layout.params().size(); ++p) {
     if (layout.storage_of(p) != p) continue;
     for (const Plane plane : state_planes(workload_, p)) {
-      const bool fp32 = plane == Plane::m || plane == Plane::v;
-      bytes.resize(layout.params()[p].elems() * (fp32 ? 4
-                                                 : plane == Plane::remainder
-                                                     ? 2
-                                                     : size_of(workload_.config().dtype)));
-      engine_->read(p, plane, bytes.data());
+      const std::vector<std::byte> bytes = read(p, plane);
       hash.bytes(bytes.data(), bytes.size());
     }
   }

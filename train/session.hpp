@@ -82,6 +82,8 @@ class Session {
   Engine& engine() noexcept { return *engine_; }
   const Ledger& ledger() const noexcept { return ledger_; }
   HostBackend& backend() noexcept { return *backend_; }
+  /// A plane of a parameter, as stored. Runs pending updates first.
+  std::vector<std::byte> read(ParamId, Plane);
   /// Hash over every tensor's weights, remainders and records, as stored.
   uint64_t state_hash();
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/errors.hpp"
+#include "runtime/hash.hpp"
 
 namespace strata {
 namespace {
@@ -18,11 +19,6 @@ struct Record {
   std::array<size_t, kTiers> peaks{}, predicted{};
   uint64_t plan_hash = 0;
 };
-
-size_t plane_size(const Workload& w, Plane plane) {
-  if (plane == Plane::m || plane == Plane::v) return 4;
-  return plane == Plane::remainder ? 2 : size_of(w.config().dtype);
-}
 
 class Runner {
  public:
@@ -80,9 +76,7 @@ class Runner {
     for (ParamId p = 0; p < layout.params().size(); ++p) {
       if (layout.storage_of(p) != p) continue;
       for (const Plane plane : state_planes(workload_, p)) {
-        std::vector<std::byte> bytes(layout.params()[p].elems() * plane_size(workload_, plane));
-        session.engine().read(p, plane, bytes.data());
-        out.state.push_back(std::move(bytes));
+        out.state.push_back(session.read(p, plane));
       }
     }
   }
@@ -115,7 +109,7 @@ std::optional<Difference> compare_state(const Workload& w, uint64_t steps, const
       const auto &x = a.state[i], &y = b.state[i];
       ++i;
       if (x == y) continue;
-      const size_t size = plane_size(w, plane);
+      const size_t size = w.shape().element_bytes(plane);
       size_t e = 0;
       while (std::memcmp(x.data() + e * size, y.data() + e * size, size) == 0) ++e;
       uint32_t bits[2] = {0, 0};
@@ -167,9 +161,7 @@ VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
   out.peaks = b.peaks;
   out.predicted_peaks = b.predicted;
   out.numerics_key = under.workload().numerics_key(data.hash(), c.schedule);
-  char hash[20];
-  std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(b.plan_hash));
-  out.plan_hash = hash;
+  out.plan_hash = hash_text(b.plan_hash);
   return out;
 }
 

@@ -56,7 +56,6 @@ struct VerifyReport {
   std::string first_difference_run;  // its configuration
   std::string idle_run;              // the first that moved no weights
   Coverage coverage;
-  std::vector<std::string> numerics_keys;
 };
 
 /// Case `index` of the random cases of `seed`: small models of three shapes; budgets log-uniform

@@ -18,56 +18,6 @@ namespace {
 
 // Every `*_lanes` handles whole vectors of D from element i on and returns where it stopped.
 
-template <class D, class T>
-HWY_INLINE size_t add_lanes(D d, T* r, const T* x, const T* y, size_t i, size_t n) {
-  const size_t step = hn::Lanes(d);
-  for (; i + step <= n; i += step) store(d, hn::Add(load(d, x + i), load(d, y + i)), r + i);
-  return i;
-}
-
-template <class D, class T>
-HWY_INLINE size_t add_lanes(D d, T* r, const T* x, const T* y, const T* z, size_t i, size_t n) {
-  const size_t step = hn::Lanes(d);
-  for (; i + step <= n; i += step) {
-    store(d, hn::Add(hn::Add(load(d, x + i), load(d, y + i)), load(d, z + i)), r + i);
-  }
-  return i;
-}
-
-template <class T>
-void add_range(void* r, const void* x, const void* y, size_t begin, size_t end) {
-  auto* to = static_cast<T*>(r);
-  const auto* a = static_cast<const T*>(x);
-  const auto* b = static_cast<const T*>(y);
-  add_lanes(One(), to, a, b, add_lanes(Full(), to, a, b, begin, end), end);
-}
-
-void add_f32(void* r, const void* x, const void* y, size_t begin, size_t end) {
-  add_range<float>(r, x, y, begin, end);
-}
-void add_bf16(void* r, const void* x, const void* y, size_t begin, size_t end) {
-  add_range<Bf16>(r, x, y, begin, end);
-}
-
-template <class T>
-void bias_rows(const BiasResidual& p, size_t begin, size_t end) {
-  const size_t n = p.width;
-  const auto* bias = static_cast<const T*>(p.bias);
-  for (size_t row = begin; row < end; ++row) {
-    T* r = static_cast<T*>(p.r) + row * n;
-    const T* y = static_cast<const T*>(p.y) + row * n;
-    if (p.x) {
-      const T* x = static_cast<const T*>(p.x) + row * n;
-      add_lanes(One(), r, x, y, bias, add_lanes(Full(), r, x, y, bias, 0, n), n);
-    } else {
-      add_lanes(One(), r, y, bias, add_lanes(Full(), r, y, bias, 0, n), n);
-    }
-  }
-}
-
-void bias_f32(const BiasResidual& p, size_t begin, size_t end) { bias_rows<float>(p, begin, end); }
-void bias_bf16(const BiasResidual& p, size_t begin, size_t end) { bias_rows<Bf16>(p, begin, end); }
-
 /// Rows added in one pass over the partial sums, which then cost little to load and store.
 constexpr size_t kStripe = 8;
 
@@ -113,31 +63,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace strata::host {
 
-HWY_EXPORT(add_f32);
-HWY_EXPORT(add_bf16);
-HWY_EXPORT(bias_f32);
-HWY_EXPORT(bias_bf16);
 HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_bf16);
-
-void add_bias_residual(ThreadPool& pool, const BiasResidual& args) {
-  const auto rows =
-      args.dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(bias_f32) : HWY_DYNAMIC_DISPATCH(bias_bf16);
-  for_groups(pool, args.rows, kTaskRows,
-             [&](size_t, size_t begin, size_t end) { rows(args, begin, end); });
-}
-
-void add_bias(ThreadPool& pool, DType dtype, void* y, const void* bias, size_t rows, size_t width) {
-  add_bias_residual(pool, {dtype, y, nullptr, y, bias, rows, width});
-}
-
-void add_residual(ThreadPool& pool, DType dtype, void* r, const void* x, const void* y,
-                  size_t count) {
-  const auto range =
-      dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(add_f32) : HWY_DYNAMIC_DISPATCH(add_bf16);
-  for_groups(pool, count, kTaskElements,
-             [&](size_t, size_t begin, size_t end) { range(r, x, y, begin, end); });
-}
 
 size_t bias_gradient_scratch(size_t rows, size_t width) {
   return groups_of(rows, kSumRows) * width * sizeof(float);

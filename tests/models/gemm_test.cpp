@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <random>
 #include <utility>
 #include <vector>
@@ -13,17 +12,13 @@
 #include "models/host/activation.hpp"
 #include "models/host/gemm_pack.hpp"
 #include "runtime/errors.hpp"
+#include "tests/models/aligned_buffer.hpp"
 
 namespace strata::host {
 namespace {
 
-struct AlignedFree {
-  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
-};
-using Buffer = std::unique_ptr<std::byte, AlignedFree>;
-Buffer buffer(size_t bytes) {
-  return Buffer(static_cast<std::byte*>(::operator new (bytes + 4096, std::align_val_t{64})));
-}
+using Buffer = testing::AlignedBuffer;
+Buffer buffer(size_t bytes) { return testing::aligned_buffer(bytes, 4096); }
 
 /// A matrix of either type; `shift` moves its first element by whole cache lines.
 struct Matrix {
@@ -148,11 +143,11 @@ void for_each_variant(GemmShape s, F f) {
         s.lda = (s.transpose_a ? s.m : s.k) + gap;
         s.ldb = (s.transpose_b ? s.k : s.n) + gap;
         s.ldc = s.n + gap;
-        SCOPED_TRACE(testing::Message()
+        SCOPED_TRACE(::testing::Message()
                      << s.m << "x" << s.n << "x" << s.k << " " << name_of(in) << " to "
                      << name_of(out) << " transposes " << transposes << " gap " << gap);
         f(s);
-        if (testing::Test::HasFatalFailure()) return;
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
@@ -220,7 +215,7 @@ TEST(Gemm, EpiloguesAddBiasAndResidual) {
       for (const bool packed : {false, true}) {
         const GemmShape s{
             .m = 67, .n = 139, .k = 64, .ldc = 141, .in = in, .out = out, .epilogue = e};
-        SCOPED_TRACE(testing::Message() << name_of(out) << " " << static_cast<int>(e));
+        SCOPED_TRACE(::testing::Message() << name_of(out) << " " << static_cast<int>(e));
         Problem(s).expect_exact(Gemm(s, {.m = 32, .n = 64, .k = 64, .packed = packed}), pool);
       }
     }

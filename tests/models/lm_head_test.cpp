@@ -6,22 +6,17 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <new>
 #include <random>
 #include <vector>
 
 #include "runtime/errors.hpp"
+#include "tests/models/aligned_buffer.hpp"
 
 namespace strata::host {
 namespace {
 
-struct AlignedFree {
-  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
-};
-using Buffer = std::unique_ptr<std::byte, AlignedFree>;
-Buffer buffer(size_t bytes) {
-  return Buffer(static_cast<std::byte*>(::operator new (bytes + 64, std::align_val_t{64})));
-}
+using Buffer = testing::AlignedBuffer;
+Buffer buffer(size_t bytes) { return testing::aligned_buffer(bytes); }
 
 struct Tensor {
   DType type;
@@ -144,7 +139,7 @@ double relative_error(const Tensor& got, const std::vector<double>& want) {
 constexpr auto kF32 = DType::f32;
 constexpr auto kBf16 = DType::bf16;
 
-class LmHeadCases : public testing::TestWithParam<Case> {};
+class LmHeadCases : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LmHeadCases, EqualsReference) {
   Problem p(GetParam());
@@ -173,13 +168,13 @@ TEST_P(LmHeadCases, BitsDoNotDependOnThreads) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, LmHeadCases,
-    testing::Values(Case{5, 24, 37, kF32}, Case{5, 24, 37, kBf16},          // nothing is packed
-                    Case{64, 64, 256, kF32}, Case{96, 64, 256, kBf16},      // one chunk
-                    Case{130, 80, 1291, kF32}, Case{130, 80, 1291, kBf16},  // rests everywhere
-                    Case{100, 65, 513, kF32}, Case{100, 65, 513, kBf16},    // odd widths
-                    Case{513, 32, 300, kF32}, Case{575, 32, 640, kBf16},    // strips
-                    Case{1090, 16, 129, kF32}, Case{1090, 16, 129, kBf16},  // blocks of rows
-                    Case{70, 64, 4700, kF32}, Case{70, 64, 4700, kBf16}));  // segments
+    ::testing::Values(Case{5, 24, 37, kF32}, Case{5, 24, 37, kBf16},          // nothing is packed
+                      Case{64, 64, 256, kF32}, Case{96, 64, 256, kBf16},      // one chunk
+                      Case{130, 80, 1291, kF32}, Case{130, 80, 1291, kBf16},  // rests everywhere
+                      Case{100, 65, 513, kF32}, Case{100, 65, 513, kBf16},    // odd widths
+                      Case{513, 32, 300, kF32}, Case{575, 32, 640, kBf16},    // strips
+                      Case{1090, 16, 129, kF32}, Case{1090, 16, 129, kBf16},  // blocks of rows
+                      Case{70, 64, 4700, kF32}, Case{70, 64, 4700, kBf16}));  // segments
 
 TEST(LmHead, KeepsPartOfTheRows) {
   EXPECT_EQ(LmHead(1024, 768, 50257, kF32, 2).block_rows(), 512);

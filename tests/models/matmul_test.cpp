@@ -5,23 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "models/host/matmul_plain.hpp"
 #include "runtime/errors.hpp"
+#include "tests/models/aligned_buffer.hpp"
 
 namespace strata::host {
 namespace {
 
-struct AlignedFree {
-  void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
-};
-using Buffer = std::unique_ptr<std::byte, AlignedFree>;
-Buffer buffer(size_t bytes) {
-  return Buffer(static_cast<std::byte*>(::operator new (bytes + 64, std::align_val_t{64})));
-}
+using Buffer = testing::AlignedBuffer;
+Buffer buffer(size_t bytes) { return testing::aligned_buffer(bytes); }
 
 float value_at(uint64_t i, uint64_t salt) {
   uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u + salt * 0xbf58476d1ce4e5b9u;
@@ -97,7 +92,7 @@ void for_each_shape(Run run) {
           s.ldb = (s.transpose_b ? s.k : s.n) + 5;
           s.accumulate = accumulate;
           s.scale = scale;
-          SCOPED_TRACE(testing::Message()
+          SCOPED_TRACE(::testing::Message()
                        << name_of(in) << " to " << name_of(out) << " transposes " << transposes
                        << " accumulate " << accumulate << " scale " << scale);
           run(s);
