@@ -45,9 +45,9 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
   const auto stream = [](SessionConfig& s) { s.policy = "lru"; };
   const auto recompute = [](SessionConfig& s) { s.recompute = true; };
   if (!streams) change("--policy lru", "streams whatever does not fit", stream);
-  if (!c.recompute) change("--recompute block", "a third more compute", recompute);
+  if (!c.recompute) change("--recompute block", "about a fifth more compute", recompute);
   if (!streams && !c.recompute) {
-    change("--recompute block --policy lru", "a third more compute, streams the rest",
+    change("--recompute block --policy lru", "about a fifth more compute, streams the rest",
            [&](SessionConfig& s) {
              stream(s);
              recompute(s);
