@@ -21,6 +21,9 @@ void check(std::string_view spec, const Gpt2Config& c) {
     refuse(spec, "width " + std::to_string(c.width) + " is not a multiple of " +
                      std::to_string(c.heads) + " heads");
   }
+  // A trace lists every layer's ops.
+  constexpr uint32_t kMostLayers = 10'000;
+  if (c.layers > kMostLayers) refuse(spec, "more than " + std::to_string(kMostLayers) + " layers");
 }
 
 }  // namespace

@@ -33,6 +33,14 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
                      " chunks, the layout has " + std::to_string(layout.chunks()) +
                      "; plan again for this layout");
   }
+  for (const Program* p : programs_) {
+    if (p->micro_batches() > programs_.front()->micro_batches()) {
+      throw StateError("a program has " + std::to_string(p->micro_batches()) +
+                       " micro-batches, the training program, which sizes the records, " +
+                       std::to_string(programs_.front()->micro_batches()) +
+                       "; give the others at most as many");
+    }
+  }
   const size_t unit = shape.unit_bytes();
   const size_t device_units = plan.device_units * unit;
   non_model_ = ledger_.reserve(Tier::device, Category::activation, plan.need.non_model_bytes);

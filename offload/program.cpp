@@ -122,6 +122,10 @@ void Program::Lowering::assign_gradients() {
     for (const TensorUse& use : d.op->uses) {
       if (use.plane != Plane::grad) continue;
       const ParamId p = layout.storage_of(use.param);
+      if (!layout.params()[p].trainable) {
+        throw StateError("op " + d.op->name + " makes a gradient of " + layout.params()[p].name +
+                         ", which is frozen; declare none, or make it trainable");
+      }
       const DType type = layout.params()[p].dtype;
       GradTarget g{p, !seen[p], false, use.access == Access::accumulate, 0};
       g.direct = !g.sparse && g.first && out.accumulator_type(type) == type;

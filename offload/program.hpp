@@ -65,7 +65,7 @@ class Program {
   Program(Program&&) = default;
   Program& operator=(Program&&) = default;
 
-  /// Throws StateError when a value is read before it is made.
+  /// Throws StateError when a value is read before it is made or a frozen tensor gets a gradient.
   static Program lower(const Trace&, const ChunkLayout&, const Schedule&);
 
   std::span<const BlockCall> calls() const noexcept { return calls_; }

@@ -34,9 +34,18 @@ void Tracer::begin(CallKind kind, uint32_t block) {
 
 OpScope* Tracer::enter(const OpInfo& info, std::initializer_list<TensorUse> uses,
                        std::initializer_list<ValueId> in, std::initializer_list<ValueId> out) {
+  const std::string where = std::string("op ") + info.name;
+  if (trace_.segments.empty()) throw StateError(where + " comes before any block call was begun");
+  for (const auto& list : {in, out}) {
+    for (const ValueId v : list) {
+      if (v < trace_.values.size()) continue;
+      throw StateError(where + " names value " + std::to_string(v) + ", but there are only " +
+                       std::to_string(trace_.values.size()));
+    }
+  }
   for (const ValueId v : out) {
     if (std::find(in.begin(), in.end(), v) != in.end()) {
-      throw StateError(std::string("op ") + info.name + " has " + trace_.values.at(v).name +
+      throw StateError(where + " has " + trace_.values[v].name +
                        " as input and output; outputs never alias inputs");
     }
   }

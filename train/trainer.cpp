@@ -111,10 +111,13 @@ void Trainer::check(uint64_t step, const StepResult& r) const {
   const std::string advice =
       std::string(workload_.config().clip > 0 ? "; no weight was changed by it" : "") +
       "; try a lower --lr, a longer --warmup or --clip";
-  if (r.nonfinite_loss) throw NonFinite("the loss is not finite" + where + advice);
-  if (r.nonfinite_grad != UINT32_MAX) {
-    throw NonFinite("the gradient of " + workload_.layout().params()[r.nonfinite_grad].name +
-                    " is not finite" + where + advice);
+  const bool loss = r.nonfinite_loss, grad = r.nonfinite_grad != UINT32_MAX;
+  if (loss || grad) {
+    const std::string tensor =
+        grad ? "the gradient of " + workload_.layout().params()[r.nonfinite_grad].name : "";
+    throw NonFinite(loss && grad ? "the loss and " + tensor + " are not finite" + where + advice
+                    : loss       ? "the loss is not finite" + where + advice
+                                 : tensor + " is not finite" + where + advice);
   }
   if (r.nonfinite_weight) {
     throw NonFinite("an updated weight is not finite" + where +

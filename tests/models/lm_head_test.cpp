@@ -53,6 +53,9 @@ struct Case {
   int64_t rows, width, vocabulary;
   DType dtype;
 };
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.rows << "x" << c.width << "x" << c.vocabulary << "_" << name_of(c.dtype);
+}
 
 struct Problem {
   Case c;

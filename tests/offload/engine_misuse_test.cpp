@@ -153,6 +153,19 @@ TEST(EngineMisuse, APlanForAnotherLayoutIsRefused) {
   expect_state_error([&] { Rig rig(c); }, "host homes exceed");
 }
 
+TEST(EngineMisuse, AProgramWithMoreMicroBatchesThanTrainingIsRefused) {
+  Rig rig(config());
+  Plans& p = rig.plans;
+  const Program wide = Program::lower(p.model.trace(false), p.layout, {3, {}});
+  Ledger ledger(rig.budgets.bytes);
+  expect_state_error(
+      [&] {
+        Engine(*rig.backend, p.layout, p.shape, rig.plan, *p.policy, *p.updater, {&p.train, &wide},
+               ledger, {});
+      },
+      "a program has 3 micro-batches");
+}
+
 TEST(EngineMisuse, MoreUnitsThanTheBudgetAreRefused) {
   Config c = config();
   c.tamper = [](const std::vector<const Program*>&, Plan& plan) {

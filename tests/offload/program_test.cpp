@@ -235,10 +235,25 @@ TEST(Program, RefusesAValueReadBeforeItIsMade) {
   }
 }
 
+TEST(Program, RefusesAGradientOfAFrozenTensor) {
+  Chain chain(1);
+  chain.params[1].trainable = false;
+  try {
+    Program::lower(chain.trace, chain.layout(), {1, {}});
+    FAIL() << "nothing was thrown";
+  } catch (const StateError& e) {
+    EXPECT_NE(std::string(e.what()).find("op w_grad makes a gradient of w1"), std::string::npos)
+        << e.what();
+  }
+}
+
 TEST(Program, TracerRefusesAliasesAndRepeatedCalls) {
   Tracer t(1, {{"a", 64}, {"b", 64}});
+  EXPECT_THROW(t.op({"early"}, {}, {}, {0}, kNothing), StateError);
   t.begin(CallKind::forward, 0);
   EXPECT_THROW(t.op({"inplace"}, {}, {0, 1}, {1}, kNothing), StateError);
+  EXPECT_THROW(t.op({"unknown"}, {}, {2}, {}, kNothing), StateError);
+  EXPECT_THROW(t.op({"unknown"}, {}, {}, {7}, kNothing), StateError);
   EXPECT_THROW(t.begin(CallKind::forward, 0), StateError);
   EXPECT_THROW(t.begin(CallKind::reforward, 0), StateError);
 }

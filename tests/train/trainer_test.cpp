@@ -176,11 +176,11 @@ TEST(Trainer, BytesAreThoseOfTheStepAlone) {
   EXPECT_EQ(run.session().engine().stats().d2h_bytes, d2h) << "and bring nothing back";
 }
 
-TEST(Trainer, ALossThatIsNotFiniteNamesTheStep) {
+TEST(Trainer, ALossThatIsNotFiniteNamesStepAndTensor) {
   TrainerConfig config = steps(5);
   config.schedule = {1e30, 1e30, 0, 5};
   const std::string text = Running(small()).fail(config, 1);
-  EXPECT_CONTAINS(text, "the loss is not finite at step 2");
+  EXPECT_CONTAINS(text, "the loss and the gradient of wte.weight are not finite at step 2");
   EXPECT_CONTAINS(text, "no weight was changed");
   EXPECT_CONTAINS(text, "--lr");
 }
