@@ -1,0 +1,133 @@
+#include "offload/nvme/store.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "offload/nvme/nvme_stream.hpp"
+#include "runtime/files/io_error.hpp"
+#include "runtime/host/host_backend.hpp"
+
+namespace strata {
+namespace {
+
+void check(const NvmeOptions& o) {
+  const auto refuse = [](const std::string& why) { throw ConfigError("NVMe tier: " + why); };
+  if (o.directories.empty()) refuse("no directory is given");
+  for (size_t i = 0; i < o.directories.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (o.directories[i] == o.directories[j]) refuse(o.directories[i] + " is given twice");
+    }
+  }
+  if (o.unit_bytes == 0 || o.units == 0) refuse("there is nothing to keep in it");
+  if (o.depth == 0 || o.depth > 1024) refuse("the depth must be from 1 to 1024");
+  if (o.request_bytes == 0) refuse("a transfer must have at least one byte");
+}
+
+}  // namespace
+
+NvmeStore::NvmeStore(const NvmeOptions& options, Files& files, WrapSink wrap, void* wrap_context)
+    : options_(options) {
+  check(options_);
+  if (options_.engine == "auto") {
+    const std::string why = why_no_uring();
+    engine_ = why.empty() ? "io_uring" : "threads";
+    if (!why.empty()) engine_reason_ = "io_uring does not work here: " + why;
+  } else {
+    engine_ = options_.engine;
+  }
+  open_files(files);
+  pieces_ = static_cast<uint32_t>((options_.unit_bytes + options_.request_bytes - 1) /
+                                  options_.request_bytes);
+  checksums_ = std::vector<std::atomic<uint64_t>>(uint64_t{options_.units} * pieces_);
+  void* const base = ::mmap(nullptr, options_.units * options_.unit_bytes, PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) throw OutOfMemory("no address space for the NVMe tier");
+  base_ = static_cast<std::byte*>(base);
+  try {
+    reader_ = std::make_unique<NvmeStream>(*this, NvmeStream::Direction::read, wrap, wrap_context);
+    writer_ = std::make_unique<NvmeStream>(*this, NvmeStream::Direction::write, wrap, wrap_context);
+    watchdog_ = std::thread([this] { watch(); });
+    write_through();
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+NvmeStore::~NvmeStore() { end(); }
+
+void NvmeStore::end() noexcept {
+  if (watchdog_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    ending_.notify_all();
+    watchdog_.join();
+  }
+  // Each may wait on a fence of the other.
+  if (reader_) reader_->stop();
+  if (writer_) writer_->stop();
+  reader_.reset();
+  writer_.reset();
+  ::munmap(base_, options_.units * options_.unit_bytes);
+}
+
+void NvmeStore::open_files(Files& files) {
+  const size_t n = options_.directories.size();
+  for (size_t i = 0; i < n; ++i) {
+    const std::string& directory = options_.directories[i];
+    ScratchFile f = files.open_scratch(directory);
+    if (options_.unit_bytes % f.block != 0 || options_.request_bytes % f.block != 0) {
+      throw ConfigError(fmt::format(
+          "NVMe tier: {} wants transfers in multiples of {} bytes, and a unit has {}; choose "
+          "another --chunk-size",
+          directory, f.block, options_.unit_bytes));
+    }
+    const uint64_t mine = (options_.units + n - 1 - i) / n * options_.unit_bytes;
+    // Where the file system cannot reserve, writing it through once will tell.
+    const int error = mine == 0 ? 0 : -f.file->reserve(mine);
+    if (error != 0 && error != EOPNOTSUPP) {
+      throw IoError(fmt::format("{} ({} bytes needed, {} free)",
+                                io_error("reserve space in", f.file->name(), error).what(), mine,
+                                files.free_bytes(directory)));
+    }
+    direct_ = direct_ && f.direct;
+    files_.push_back(std::move(f));
+  }
+}
+
+void NvmeStore::write_through() {
+  const Arena zeros = allocate_pages(options_.unit_bytes, "the first writing of the NVMe tier");
+  for (uint32_t u = 0; u < options_.units; ++u) {
+    writer_->copy(base_ + u * options_.unit_bytes, zeros.base(), options_.unit_bytes);
+    // Short of the stream's own queues.
+    if (u % 256 == 255) writer_->record().wait_done();
+  }
+  writer_->record_always().wait_done();
+  writer_->rethrow();
+}
+
+NvmeStore::Place NvmeStore::place(uint32_t unit, uint32_t piece) const noexcept {
+  const auto n = static_cast<uint32_t>(files_.size());
+  return {unit % n,
+          unit / n * uint64_t{options_.unit_bytes} + uint64_t{piece} * options_.request_bytes};
+}
+
+void NvmeStore::watch() {
+  const auto period = std::chrono::duration<double>(std::min(options_.timeout_seconds / 4, 1.0));
+  std::unique_lock lock(mutex_);
+  while (!ending_.wait_for(lock, period, [this] { return ends_; })) {
+    reader_->check_age();
+    writer_->check_age();
+  }
+}
+
+uint64_t NvmeStore::bytes_read() const noexcept { return reader_->bytes(); }
+uint64_t NvmeStore::bytes_written() const noexcept { return writer_->bytes(); }
+
+}  // namespace strata

@@ -1,0 +1,112 @@
+// The NVMe tier: units of one size in unnamed files, one a directory.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "offload/nvme/io_queue.hpp"
+#include "runtime/backend.hpp"
+#include "runtime/errors.hpp"
+
+namespace strata {
+
+struct NvmeOptions {
+  /// One file each; units go round them in turn.
+  std::vector<std::string> directories;
+  size_t unit_bytes = 0;
+  uint32_t units = 0;
+  /// `io_uring`, `threads`, or `auto`: io_uring where it works.
+  std::string engine = "auto";
+  /// Transfers in flight, for each direction.
+  uint32_t depth = 32;
+  /// Bytes of a transfer, at most.
+  uint32_t request_bytes = 1 << 20;
+  /// Keep a hash of each transfer written, and compare it on read.
+  bool checksums = true;
+  /// A transfer that takes longer is an error.
+  double timeout_seconds = 60;
+  /// Not 0: the workers sleep at random points.
+  uint64_t delay_seed = 0;
+};
+
+/// A transfer that failed for good. Whoever knows what lives in the unit adds that.
+class NvmeError : public IoError {
+ public:
+  NvmeError(const std::string& message, uint32_t unit) : IoError(message), unit_(unit) {}
+  uint32_t unit() const noexcept { return unit_; }
+
+ private:
+  uint32_t unit_;
+};
+
+/// Wraps the sink of a queue, to put faults between the two. For tests.
+using WrapSink = std::unique_ptr<IoSink> (*)(IoSink&, void* context);
+
+class NvmeStream;
+
+/// Makes the files, reserves their space and writes zeros through all of it once, so that later
+/// writes neither allocate nor fail for want of space. Nothing is left behind however the process
+/// ends. Units have addresses, in memory that is never mapped: a stream's copy between such an
+/// address and memory is a transfer. Both streams start transfers in order, complete them in any
+/// order, and complete fences in order.
+class NvmeStore {
+ public:
+  /// Throws ConfigError for options that make no sense, IoError naming directory and reason.
+  explicit NvmeStore(const NvmeOptions&, Files& = real_files(), WrapSink = nullptr,
+                     void* wrap_context = nullptr);
+  ~NvmeStore();
+  NvmeStore(const NvmeStore&) = delete;
+  NvmeStore& operator=(const NvmeStore&) = delete;
+
+  /// Copies whole units from the store to memory, and from memory to the store.
+  NvmeStream& reader() noexcept { return *reader_; }
+  NvmeStream& writer() noexcept { return *writer_; }
+  /// Where unit 0 begins; unit u follows at u * unit_bytes. Never dereferenced.
+  std::byte* base() const noexcept { return base_; }
+  /// The engine that was chosen, and why if not the first.
+  const std::string& engine() const noexcept { return engine_; }
+  const std::string& engine_reason() const noexcept { return engine_reason_; }
+  /// False: some directory's file system has no direct transfers, so the page cache is used.
+  bool direct() const noexcept { return direct_; }
+  uint64_t bytes_read() const noexcept;
+  uint64_t bytes_written() const noexcept;
+  const NvmeOptions& options() const noexcept { return options_; }
+
+ private:
+  friend class NvmeStream;
+  struct Place {
+    uint32_t file;
+    uint64_t offset;
+  };
+
+  void end() noexcept;
+  void open_files(Files&);
+  void write_through();
+  void watch();
+  uint32_t pieces() const noexcept { return pieces_; }
+  Place place(uint32_t unit, uint32_t piece) const noexcept;
+  /// Of a piece of a unit.
+  std::atomic<uint64_t>& checksum(uint32_t unit, uint32_t piece) noexcept {
+    return checksums_[uint64_t{unit} * pieces_ + piece];
+  }
+
+  NvmeOptions options_;
+  std::string engine_, engine_reason_;
+  bool direct_ = true;
+  uint32_t pieces_ = 0;
+  std::vector<ScratchFile> files_;
+  std::vector<std::atomic<uint64_t>> checksums_;
+  std::byte* base_ = nullptr;
+  std::unique_ptr<NvmeStream> reader_, writer_;
+
+  std::mutex mutex_;
+  std::condition_variable ending_;
+  bool ends_ = false;
+  std::thread watchdog_;
+};
+
+}  // namespace strata
