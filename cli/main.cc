@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli/bench_nvme.hpp"
 #include "cli/bench_step.hpp"
 #include "cli/options.hpp"
 #include "cli/verbs.hpp"
@@ -19,6 +20,7 @@ struct Runner {
   int operator()(const strata::VerifyArgs& a) const { return strata::run_verify(a); }
   int operator()(const strata::PoliciesArgs& a) const { return strata::run_policies(a); }
   int operator()(const strata::BenchStepArgs& a) const { return strata::run_bench_step(a); }
+  int operator()(const strata::BenchNvmeArgs& a) const { return strata::run_bench_nvme(a); }
 };
 
 }  // namespace

@@ -79,6 +79,11 @@ class Flags {
           [=, &target](const std::string& text) { target = Size::parse(name, text); });
   }
 
+  void bytes(const char* name, uint64_t& target, const std::string& help) {
+    value(name, "BYTES", format_bytes(target), help,
+          [=, &target](const std::string& text) { target = parse_bytes(name, text); });
+  }
+
   void json(bool& target) {
     app_.add_flag("--json", target, "One JSON object on stdout, all other text on stderr")
         ->disable_flag_override()
@@ -205,6 +210,7 @@ class Parser {
   CLI::App* add_verb(CLI::App& parent, const char* name, const char* help);
   void refuse_extras(const CLI::App& app) const;
   void finish_verify();
+  void finish_bench_nvme() const;
 
   CLI::App app_{"Trains neural networks larger than device memory.", "strata"};
   TrainArgs train_args_;
@@ -212,7 +218,8 @@ class Parser {
   VerifyArgs verify_args_;
   PoliciesArgs policies_args_;
   BenchStepArgs bench_step_args_;
-  CLI::App *train_, *plan_, *verify_, *policies_, *bench_, *bench_step_;
+  BenchNvmeArgs bench_nvme_args_;
+  CLI::App *train_, *plan_, *verify_, *policies_, *bench_, *bench_step_, *bench_nvme_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -254,6 +261,19 @@ Parser::Parser() {
                     "Alternating pairs of measurements; the median counts", 1, 10000);
   add_threads(bench_flags, bench_step_args_.threads);
   bench_flags.json(bench_step_args_.json);
+
+  bench_nvme_ = add_verb(*bench_, "nvme", "Time transfers of the NVMe tier beside fio's");
+  Flags nvme_flags(*bench_nvme_);
+  BenchNvmeArgs& nvme = bench_nvme_args_;
+  nvme_flags.group("Measurement");
+  nvme_flags.text("DIR", "", nvme.directory, "Directory on the drive to measure");
+  nvme_flags.bytes("--file-size", nvme.file_bytes, "Bytes of the file, written through once");
+  nvme_flags.bytes("--block-size", nvme.block_bytes, "Bytes of a transfer");
+  nvme_flags.count("--depth", nvme.depth, "Transfers in flight", 1, 1024);
+  nvme_flags.count("--pairs", nvme.pairs, "Alternating pairs of measurements; the median counts", 1,
+                   10000);
+  nvme_flags.real("--seconds", nvme.seconds, "Of one measurement", {0.01, 3600});
+  nvme_flags.json(nvme.json);
 }
 
 CLI::App* Parser::add_verb(CLI::App& parent, const char* name, const char* help) {
@@ -269,9 +289,9 @@ void Parser::refuse_extras(const CLI::App& app) const {
   if (extras.empty()) return;
   const std::string& extra = extras.front();
   const bool is_flag = extra.starts_with('-');
-  const std::string verb = app.get_parent() == nullptr ? "strata"
-                           : &app == bench_step_       ? "strata bench step"
-                                                       : "strata " + app.get_name();
+  const std::string verb = app.get_parent() == nullptr  ? "strata"
+                           : app.get_parent() == bench_ ? "strata bench " + app.get_name()
+                                                        : "strata " + app.get_name();
   std::vector<std::string> known;
   if (is_flag) {
     for (const CLI::Option* option : app.get_options()) {
@@ -302,6 +322,20 @@ void Parser::finish_verify() {
       "configurations");
 }
 
+void Parser::finish_bench_nvme() const {
+  const BenchNvmeArgs& a = bench_nvme_args_;
+  if (a.directory.empty()) {
+    throw ConfigError("bench nvme: DIR is missing; name a directory on the drive to measure");
+  }
+  constexpr uint64_t kPage = 4096, kMost = uint64_t{1} << 30;
+  if (a.block_bytes % kPage != 0 || a.block_bytes == 0 || a.block_bytes > kMost) {
+    throw ConfigError("--block-size: must be a multiple of 4096 bytes, at most 1 GiB");
+  }
+  if (a.file_bytes % a.block_bytes != 0 || a.file_bytes / a.block_bytes < uint64_t{8} * a.depth) {
+    throw ConfigError("--file-size: must be whole blocks, at least 8 times --depth of them");
+  }
+}
+
 Command Parser::parse(int argc, const char* const* argv) {
   try {
     app_.parse(argc, argv);
@@ -328,7 +362,14 @@ Command Parser::parse(int argc, const char* const* argv) {
   }
   refuse_extras(*chosen.front());
   if (chosen.front() == bench_) {
-    if (!bench_step_->parsed()) throw ConfigError("bench: say what to measure: strata bench step");
+    if (bench_nvme_->parsed()) {
+      refuse_extras(*bench_nvme_);
+      finish_bench_nvme();
+      return bench_nvme_args_;
+    }
+    if (!bench_step_->parsed()) {
+      throw ConfigError("bench: say what to measure: strata bench step, or strata bench nvme DIR");
+    }
     refuse_extras(*bench_step_);
     require_model(bench_step_args_.model, "bench step");
     return bench_step_args_;

@@ -76,13 +76,23 @@ struct BenchStepArgs {
   bool json = false;
 };
 
+struct BenchNvmeArgs {
+  std::string directory;
+  uint64_t file_bytes = uint64_t{4} << 30;
+  uint64_t block_bytes = 1 << 20;
+  uint32_t depth = 32;
+  uint32_t pairs = 7;
+  double seconds = 1.5;  ///< of one measurement
+  bool json = false;
+};
+
 /// --help or --version: print `text` on stdout and exit with 0.
 struct TextRequest {
   std::string text;
 };
 
-using Command =
-    std::variant<TextRequest, TrainArgs, PlanArgs, VerifyArgs, PoliciesArgs, BenchStepArgs>;
+using Command = std::variant<TextRequest, TrainArgs, PlanArgs, VerifyArgs, PoliciesArgs,
+                             BenchStepArgs, BenchNvmeArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -125,6 +126,10 @@ void NvmeStore::watch() {
     reader_->check_age();
     writer_->check_age();
   }
+}
+
+std::string NvmeStore::file_path(size_t directory) const {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), files_[directory].file->descriptor());
 }
 
 uint64_t NvmeStore::bytes_read() const noexcept { return reader_->bytes(); }

@@ -72,6 +72,8 @@ class NvmeStore {
   const std::string& engine_reason() const noexcept { return engine_reason_; }
   /// False: some directory's file system has no direct transfers, so the page cache is used.
   bool direct() const noexcept { return direct_; }
+  /// A name under which other processes can open a directory's file while this one runs.
+  std::string file_path(size_t directory) const;
   uint64_t bytes_read() const noexcept;
   uint64_t bytes_written() const noexcept;
   const NvmeOptions& options() const noexcept { return options_; }

@@ -164,6 +164,24 @@ TEST(Options, BenchStepAndPolicies) {
   EXPECT_CONTAINS(error("bench step"), "--model is missing");
 }
 
+TEST(Options, BenchNvme) {
+  const auto a = parse_as<BenchNvmeArgs>(
+      "bench nvme /mnt/a --file-size 64MiB --block-size 256KiB --depth 8 --pairs 3 --seconds 0.5");
+  EXPECT_EQ(a.directory, "/mnt/a");
+  EXPECT_EQ(a.file_bytes, 64u << 20);
+  EXPECT_EQ(a.block_bytes, 256u << 10);
+  EXPECT_EQ(a.depth, 8u);
+  EXPECT_EQ(a.pairs, 3u);
+  EXPECT_EQ(a.seconds, 0.5);
+  EXPECT_CONTAINS(error("bench nvme"), "DIR is missing");
+  EXPECT_CONTAINS(error("bench nvme d --blok-size 4KiB"), "did you mean '--block-size'");
+  EXPECT_CONTAINS(error("bench nvme d --block-size 5000"), "multiple of 4096");
+  EXPECT_CONTAINS(error("bench nvme d --block-size 0"), "multiple of 4096");
+  EXPECT_CONTAINS(error("bench nvme d --file-size 1000000"), "whole blocks");
+  EXPECT_CONTAINS(error("bench nvme d --file-size 16MiB"), "at least 8 times --depth");
+  EXPECT_CONTAINS(error("bench nvme d e"), "'e' belongs to no flag");
+}
+
 TEST(Options, HelpAndVersionAreTexts) {
   EXPECT_CONTAINS(help("--help"), "verify");
   EXPECT_CONTAINS(help("-h"), "policies");
