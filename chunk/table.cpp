@@ -7,7 +7,7 @@
 
 namespace strata {
 
-const char* name_of(Place p) noexcept { return p == Place::device ? "device" : "host"; }
+const char* name_of(Place p) noexcept { return name_of(tier_of(p)); }
 
 ChunkTable::ChunkTable(uint32_t chunks) : objects_(chunks * kPlanes), history_(kHistory) {}
 
@@ -78,8 +78,10 @@ UnitList ChunkTable::drop(ObjId id, Place p) {
   if (!o.at(p).present()) fail(id, "a copy that is not there was dropped", p);
   if (o.pins != 0) fail(id, "a pinned object was dropped", p);
   if (o.home == p) fail(id, "the home copy was dropped", p);
-  const Place other = p == Place::device ? Place::host : Place::device;
-  if (o.current(p) && !o.current(other)) fail(id, "the only current copy was dropped", p);
+  const auto keeps = [&](Place other) { return other != p && o.current(other); };
+  if (o.current(p) && std::none_of(std::begin(kAllPlaces), std::end(kAllPlaces), keeps)) {
+    fail(id, "the only current copy was dropped", p);
+  }
   note(id, Event::drop, p);
   return std::exchange(o.copies[static_cast<size_t>(p)], Copy{}).units;
 }

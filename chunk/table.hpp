@@ -11,10 +11,11 @@
 namespace strata {
 
 /// Where a copy can be.
-enum class Place : uint8_t { device, host };
-constexpr size_t kPlaces = 2;
+enum class Place : uint8_t { device, host, nvme };
+constexpr size_t kPlaces = 3;
+constexpr Place kAllPlaces[] = {Place::device, Place::host, Place::nvme};
 const char* name_of(Place) noexcept;
-constexpr Tier tier_of(Place p) noexcept { return p == Place::device ? Tier::device : Tier::host; }
+constexpr Tier tier_of(Place p) noexcept { return static_cast<Tier>(p); }
 
 /// One plane of one chunk.
 struct ObjId {

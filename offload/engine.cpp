@@ -7,6 +7,11 @@
 #include "runtime/errors.hpp"
 
 namespace strata {
+namespace {
+
+constexpr std::array<Place, kPlanes> kOnDevice{};
+
+}  // namespace
 
 Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& shape,
                const Plan& plan, const Policy& policy, const Updater& updater,
@@ -46,10 +51,13 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
   non_model_ = ledger_.reserve(Tier::device, Category::activation, plan.need.non_model_bytes);
   device_arena_ = backend_.allocate(Tier::device, device_units + plan.need.non_model_bytes);
   host_arena_ = backend_.allocate(Tier::host, plan.host_units * unit);
-  device_ = std::make_unique<UnitPool>(Tier::device, device_arena_.base(), unit, plan.device_units,
-                                       windows_.units(), ledger_);
-  host_ =
-      std::make_unique<UnitPool>(Tier::host, host_arena_.base(), unit, plan.host_units, 0, ledger_);
+  nvme_arena_ = backend_.allocate(Tier::nvme, plan.nvme_units * unit);
+  pools_ = {
+      std::make_unique<UnitPool>(Tier::device, device_arena_.base(), unit, plan.device_units,
+                                 windows_.units(), ledger_),
+      std::make_unique<UnitPool>(Tier::host, host_arena_.base(), unit, plan.host_units, 0, ledger_),
+      std::make_unique<UnitPool>(Tier::nvme, nvme_arena_.base(), unit, plan.nvme_units, 0,
+                                 ledger_)};
   record_base_ = device_arena_.base() + device_units;
   values_ = record_base_ + records_.bytes();
   norm_table_ = std::make_unique<NormTable>(layout_, shape_, records_, record_base_);
@@ -65,7 +73,7 @@ Engine::~Engine() {
   }
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (size_t p = 0; p < kPlanes; ++p) {
-      for (const Place place : {Place::device, Place::host}) {
+      for (const Place place : kAllPlaces) {
         const UnitList units = table_.detach({c, static_cast<Plane>(p)}, place);
         for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
       }
@@ -147,7 +155,7 @@ void Engine::begin_op() {
     last_use(u.object) = tick_;
     const UnitList& units = table_.at(u.object).at(Place::device).units;
     for (uint32_t i = 0; i < units.count; ++i) {
-      const Hazard& hazard = device_->hazard(units.ids[i]);
+      const Hazard& hazard = pool(Place::device).hazard(units.ids[i]);
       if (u.access == Access::read) {
         if (!skip_wait) hazard.order_read(compute, Resource::compute);
       } else {
@@ -216,8 +224,8 @@ void Engine::sum_squares(ChunkId c) {
   const auto& slices = shape_.slices(c);
   std::byte* nodes = record_base_ + records_.nodes(c, 0);
   const SquareSumJob job{
-      addresses(c, Place::device), slices.data(),           static_cast<uint32_t>(slices.size()),
-      shape_.grad_type(),          layout_.params().data(), reinterpret_cast<double*>(nodes)};
+      addresses(c, kOnDevice), slices.data(),           static_cast<uint32_t>(slices.size()),
+      shape_.grad_type(),      layout_.params().data(), reinterpret_cast<double*>(nodes)};
   launch_native<sum_chunk_squares, HostContext>(stream(), Cost{0, shape_.unit_bytes()}, job);
   note(Issued::square_sum, {c, Plane::grad});
   if (options_.clip > 0) return;
@@ -236,9 +244,9 @@ void Engine::sum_squares(ChunkId c) {
 
 void Engine::gradient_complete(ChunkId c, const Fence& op) {
   const ObjId grad{c, Plane::grad};
-  if (table_.at(grad).home == Place::host) {
-    write_back(grad);
-    drop_device_copy(grad);
+  if (table_.at(grad).home != Place::device) {
+    write_back(grad, Place::device);
+    drop_copy(grad, Place::device);
     if (options_.clip <= 0) {
       Stream& d2h = backend_.stream(Resource::d2h);
       chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
@@ -259,7 +267,11 @@ void Engine::retire_weights(ChunkId c) {
   const ObjId weight{c, Plane::weight};
   if (!pending_[c].ready || program_->next_use(weight, cursor_) != program_->ops().size()) return;
   // They are about to change: a cached copy is dead already.
-  if (table_.at(weight).at(Place::device).present() && evictable(weight)) drop_device_copy(weight);
+  // Unless the update takes it from there.
+  const bool staged = table_.at(weight).home == Place::nvme && plan_.staging == Place::device;
+  if (!staged && table_.at(weight).at(Place::device).present() && evictable(weight)) {
+    drop_copy(weight, Place::device);
+  }
   if (options_.clip > 0) return;
   pending_[c].ready = false;
   pending_[c].pending = true;
@@ -361,15 +373,15 @@ void Engine::apply(const Action& a) {
       break;
     case Act::evict:
       if (!o.exists || !device.present() || !evictable(a.object)) break;
-      if (o.current(Place::device) && !o.home_current()) write_back(a.object);
-      drop_device_copy(a.object);
+      if (o.current(Place::device) && !o.home_current()) write_back(a.object, Place::device);
+      drop_copy(a.object, Place::device);
       done = true;
       break;
     case Act::write_back:
       if (!o.exists || o.home == Place::device || !o.current(Place::device) || o.home_current()) {
         break;
       }
-      write_back(a.object);
+      write_back(a.object, Place::device);
       done = true;
       break;
     case Act::update:
@@ -396,7 +408,8 @@ void Engine::look_ahead() {
       // One unit stays free for what the next op makes.
       if (!o.at(Place::device).present()) {
         const bool window = windows_.first_unit(u.object) >= 0;
-        if ((!window && device_->free_units() < 2) || !try_attach(u.object, false)) return;
+        if ((!window && pool(Place::device).free_units() < 2) || !try_attach(u.object, false))
+          return;
       }
       fetch(u.object);
       ++stats_.prefetches;

@@ -47,7 +47,7 @@ struct StepResult {
 
 /// Since the engine was made.
 struct EngineStats {
-  uint64_t h2d_bytes = 0, d2h_bytes = 0;
+  uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;
   uint64_t weight_fetches = 0, demand_misses = 0, prefetches = 0;
   uint64_t hints_skipped = 0, evictions = 0, updates = 0;
 };
@@ -130,16 +130,21 @@ class Engine final : public OpSink, private OpScope {
   bool try_attach(ObjId, bool may_evict);
   std::optional<UnitId> acquire_unit(Category, bool may_evict);
   void evict_one();
+  void move(ObjId, Place from, Place to);
   void fetch(ObjId);
-  void write_back(ObjId);
-  void drop_device_copy(ObjId);
+  void write_back(ObjId, Place from);
+  void drop_copy(ObjId, Place);
+  Place stage(ObjId);
+  void unstage(ObjId, Place, bool changed);
   void update(ChunkId);
   bool evictable(ObjId) const;
-  UnitPool& pool(Place p) { return p == Place::device ? *device_ : *host_; }
-  const UnitPool& pool(Place p) const { return p == Place::device ? *device_ : *host_; }
+  bool attach_below(ObjId, Place);
+  UnitPool& pool(Place p) { return *pools_[static_cast<size_t>(p)]; }
+  const UnitPool& pool(Place p) const { return *pools_[static_cast<size_t>(p)]; }
   std::byte* address(ObjId, Place, uint64_t chunk_offset, size_t elem_size) const;
   void expect_declared(ParamId, Plane) const;
-  PlaneAddresses addresses(ChunkId, Place) const;
+  using PlanePlaces = std::array<Place, kPlanes>;
+  PlaneAddresses addresses(ChunkId, const PlanePlaces&) const;
   void note(Issued, ObjId = {}, UnitId = 0);
   void create_objects();
   void fetch_kept_weights();
@@ -162,11 +167,11 @@ class Engine final : public OpSink, private OpScope {
   Ledger& ledger_;
   EngineOptions options_;
 
-  Arena device_arena_, host_arena_;
+  Arena device_arena_, host_arena_, nvme_arena_;
   WindowMap windows_;
   RecordLayout records_;
   Reservation non_model_;
-  std::unique_ptr<UnitPool> device_, host_;
+  std::array<std::unique_ptr<UnitPool>, kPlaces> pools_;
   ChunkTable table_;
   std::byte* values_ = nullptr;
   std::byte* record_base_ = nullptr;

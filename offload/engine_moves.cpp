@@ -23,23 +23,29 @@ void Engine::create_objects() {
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (size_t p = 0; p < kPlanes; ++p) {
       const ObjId id{c, static_cast<Plane>(p)};
-      const uint32_t n = shape_.units(id);
-      if (n == 0) continue;
-      const Place home = plan_.chunks[c].home;
+      if (shape_.units(id) == 0) continue;
+      const Place home = plan_.chunks[c].home(id.plane);
       table_.create(id, home);
-      if (home == Place::device) {
-        if (!try_attach(id, false)) throw StateError("the plan's device homes exceed its units");
-        continue;
+      if (!(home == Place::device ? try_attach(id, false) : attach_below(id, home))) {
+        throw StateError(std::string("the plan's ") + name_of(home) + " homes exceed its units");
       }
-      UnitList units;
-      for (; units.count < n; ++units.count) {
-        const auto u = host_->try_acquire(category_of(id.plane));
-        if (!u) throw StateError("the plan's host homes exceed its units");
-        units.ids[units.count] = *u;
-      }
-      table_.attach(id, Place::host, units);
     }
   }
+}
+
+/// Units of host or NVMe. False: there are not enough.
+bool Engine::attach_below(ObjId id, Place place) {
+  UnitList units;
+  for (const uint32_t n = shape_.units(id); units.count < n; ++units.count) {
+    const auto u = pool(place).try_acquire(category_of(id.plane));
+    if (!u) {
+      for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
+      return false;
+    }
+    units.ids[units.count] = *u;
+  }
+  table_.attach(id, place, units);
+  return true;
 }
 
 void Engine::fetch_kept_weights() {
@@ -72,12 +78,12 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
   for (; units.count < n; ++units.count) {
     if (window >= 0) {
       units.ids[units.count] = static_cast<UnitId>(window) + units.count;
-      device_->acquire_at(units.ids[units.count], category_of(id.plane));
+      pool(Place::device).acquire_at(units.ids[units.count], category_of(id.plane));
       continue;
     }
     const auto u = acquire_unit(category_of(id.plane), may_evict);
     if (!u) {
-      for (uint32_t i = 0; i < units.count; ++i) device_->release(units.ids[i]);
+      for (uint32_t i = 0; i < units.count; ++i) pool(Place::device).release(units.ids[i]);
       return false;
     }
     units.ids[units.count] = *u;
@@ -87,12 +93,12 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
 }
 
 std::optional<UnitId> Engine::acquire_unit(Category category, bool may_evict) {
-  auto u = device_->try_acquire(category);
+  auto u = pool(Place::device).try_acquire(category);
   while (!u && may_evict) {
-    const uint32_t before = device_->free_units();
+    const uint32_t before = pool(Place::device).free_units();
     evict_one();
-    if (device_->free_units() == before) return std::nullopt;
-    u = device_->try_acquire(category);
+    if (pool(Place::device).free_units() == before) return std::nullopt;
+    u = pool(Place::device).try_acquire(category);
   }
   return u;
 }
@@ -116,8 +122,8 @@ void Engine::evict_one() {
   if (victims_.empty()) return;
   const ObjId id = victims_[policy_.choose_victim(victims_)].object;
   const Object& o = table_.at(id);
-  if (o.current(Place::device) && !o.home_current()) write_back(id);
-  drop_device_copy(id);
+  if (o.current(Place::device) && !o.home_current()) write_back(id, Place::device);
+  drop_copy(id, Place::device);
   ++stats_.evictions;
 }
 
@@ -149,46 +155,91 @@ void Engine::write_units(ObjId id, Place place, Resource r, const Fence& fence) 
   }
 }
 
+namespace {
+
+/// The stream of a link. Between host and NVMe, and device and NVMe, transfers are direct.
+Resource link(Place from, Place to) noexcept {
+  if (from == Place::nvme) return Resource::nvme_read;
+  if (to == Place::nvme) return Resource::nvme_write;
+  return to == Place::device ? Resource::h2d : Resource::d2h;
+}
+
+}  // namespace
+
+void Engine::move(ObjId id, Place from, Place to) {
+  const Object& o = table_.at(id);
+  const UnitList &src = o.at(from).units, &dst = o.at(to).units;
+  const Resource r = link(from, to);
+  Stream& stream = backend_.stream(r);
+  order_reads(id, from, r);
+  order_writes(id, to, r);
+  for (uint32_t i = 0; i < dst.count; ++i) {
+    stream.copy(pool(to).address(dst.ids[i]), pool(from).address(src.ids[i]), shape_.unit_bytes());
+  }
+  const Fence fence = stream.record();
+  read_units(id, from, r, fence);
+  write_units(id, to, r, fence);
+  table_.landed(id, to);
+  const uint64_t bytes = dst.count * shape_.unit_bytes();
+  switch (r) {
+    case Resource::h2d: stats_.h2d_bytes += bytes; break;
+    case Resource::d2h: stats_.d2h_bytes += bytes; break;
+    case Resource::nvme_read: stats_.nvme_read_bytes += bytes; break;
+    default: stats_.nvme_write_bytes += bytes; break;
+  }
+}
+
+/// Brings the newest content to the device, from the nearest place.
 void Engine::fetch(ObjId id) {
   const Object& o = table_.at(id);
-  const UnitList &to = o.at(Place::device).units, &from = o.at(Place::host).units;
-  Stream& h2d = backend_.stream(Resource::h2d);
-  order_reads(id, Place::host, Resource::h2d);
-  order_writes(id, Place::device, Resource::h2d);
-  for (uint32_t i = 0; i < to.count; ++i) {
-    h2d.copy(device_->address(to.ids[i]), host_->address(from.ids[i]), shape_.unit_bytes());
-  }
-  const Fence fence = h2d.record();
-  read_units(id, Place::host, Resource::h2d, fence);
-  write_units(id, Place::device, Resource::h2d, fence);
-  table_.landed(id, Place::device);
+  move(id, o.current(Place::host) ? Place::host : Place::nvme, Place::device);
   last_use(id) = tick_;
-  stats_.h2d_bytes += to.count * shape_.unit_bytes();
   if (id.plane == Plane::weight) ++stats_.weight_fetches;
-  note(Issued::fetch, id, to.ids[0]);
+  note(Issued::fetch, id, o.at(Place::device).units.ids[0]);
 }
 
-void Engine::write_back(ObjId id) {
-  const Object& o = table_.at(id);
-  const UnitList &from = o.at(Place::device).units, &to = o.at(Place::host).units;
-  Stream& d2h = backend_.stream(Resource::d2h);
-  order_reads(id, Place::device, Resource::d2h);
-  order_writes(id, Place::host, Resource::d2h);
-  for (uint32_t i = 0; i < to.count; ++i) {
-    d2h.copy(host_->address(to.ids[i]), device_->address(from.ids[i]), shape_.unit_bytes());
-  }
-  const Fence fence = d2h.record();
-  read_units(id, Place::device, Resource::d2h, fence);
-  write_units(id, Place::host, Resource::d2h, fence);
-  table_.landed(id, Place::host);
-  stats_.d2h_bytes += to.count * shape_.unit_bytes();
-  note(Issued::write_back, id, to.ids[0]);
+void Engine::write_back(ObjId id, Place from) {
+  const Place home = table_.at(id).home;
+  move(id, from, home);
+  note(Issued::write_back, id, table_.at(id).at(home).units.ids[0]);
 }
 
-void Engine::drop_device_copy(ObjId id) {
-  const UnitList units = table_.drop(id, Place::device);
+void Engine::drop_copy(ObjId id, Place place) {
+  const UnitList units = table_.drop(id, place);
   note(Issued::drop, id, units.ids[0]);
-  for (uint32_t i = 0; i < units.count; ++i) device_->release(units.ids[i]);
+  for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
+}
+
+/// Makes an object's newest content addressable, pinned until `unstage`, and says where: at home,
+/// or for NVMe where the plan stages updates.
+Place Engine::stage(ObjId id) {
+  const Object& o = table_.at(id);
+  const Place place = o.home == Place::nvme ? plan_.staging : o.home;
+  table_.pin(id);
+  if (place == o.home || o.current(place)) return place;
+  if (!o.at(place).present() &&
+      !(place == Place::device ? try_attach(id, true) : attach_below(id, place))) {
+    throw StateError("no unit can be freed on the " + std::string(name_of(place)) + " for chunk " +
+                     std::to_string(id.chunk) + ", plane " + name_of(id.plane) +
+                     ", from NVMe; the plan is smaller than its minimum");
+  }
+  if (o.version == 0) return place;
+  if (place == Place::device) {
+    fetch(id);
+  } else {
+    move(id, Place::nvme, place);
+    note(Issued::fetch, id, o.at(place).units.ids[0]);
+  }
+  return place;
+}
+
+/// Ends `stage`; what changed goes home. A weight on the device stays as a cached copy.
+void Engine::unstage(ObjId id, Place place, bool changed) {
+  table_.unpin(id);
+  if (place == table_.at(id).home) return;
+  if (changed) write_back(id, place);
+  if (place == Place::device && id.plane == Plane::weight) return;
+  drop_copy(id, place);
 }
 
 void Engine::update(ChunkId c) {
@@ -196,14 +247,14 @@ void Engine::update(ChunkId c) {
   p.pending = false;
   const ObjId weight{c, Plane::weight}, grad{c, Plane::grad};
   if (options_.mutations.skip_update == ++updates_seen_) return;
-  const Place place = table_.at(weight).home;
-  // The optimizer runs where the records are: on the device in compute order, on the host beside.
-  const Resource r = place == Place::device ? Resource::compute : Resource::update;
+  // The optimizer runs where the records are: on the device in compute order, else beside it.
+  const bool on_device = plan_.chunks[c].on_device();
+  const Resource r = on_device ? Resource::compute : Resource::update;
   Stream& stream = backend_.stream(r);
   StepMirror& mirror = mirrors_[p.mirror];
   const bool stepwide = options_.clip > 0;
   const kernels::StepScale* scale;
-  if (place == Place::device) {
+  if (on_device) {
     scale = stepwide
                 ? &reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step())->scale
                 : reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales()) + c;
@@ -212,44 +263,62 @@ void Engine::update(ChunkId c) {
     scale = stepwide ? &mirror.record.scale : &chunk_scales_[c];
     (stepwide ? mirror.hazard : chunk_scale_hazards_[c]).order_read(stream, r);
   }
-  constexpr Plane kWritten[] = {Plane::weight, Plane::remainder, Plane::m, Plane::v};
-  for (const Plane plane : kWritten) order_writes({c, plane}, place, r);
-  order_reads(grad, place, r);
+  PlanePlaces places{};
+  for (size_t i = 0; i < kPlanes; ++i) {
+    const ObjId id{c, static_cast<Plane>(i)};
+    if (shape_.units(id) == 0) continue;
+    places[i] = stage(id);
+    if (id.plane == Plane::grad) {
+      order_reads(id, places[i], r);
+    } else {
+      order_writes(id, places[i], r);
+    }
+  }
   const auto& slices = shape_.slices(c);
   updater_.update(stream,
-                  {addresses(c, place), slices.data(), static_cast<uint32_t>(slices.size()),
+                  {addresses(c, places), slices.data(), static_cast<uint32_t>(slices.size()),
                    shape_.weight_type(), shape_.grad_type(), scale, &nonfinite_weight_, p.lr});
   const Fence fence = stream.record();
-  for (const Plane plane : kWritten) {
-    const ObjId id{c, plane};
-    write_units(id, place, r, fence);
-    if (shape_.units(id) != 0) table_.written(id, place);
-  }
-  read_units(grad, place, r, fence);
-  if (place == Place::device) {
+  if (on_device) {
     record_hazard_.did_read(r, fence);
   } else {
     (stepwide ? mirror.hazard : chunk_scale_hazards_[c]).did_read(r, fence);
   }
   mirror.updates[static_cast<size_t>(r)] = fence;
-  table_.kill(grad);
   ++stats_.updates;
   note(Issued::update, weight);
-  if (place == Place::host && table_.at(weight).at(Place::device).present()) {
+  read_units(grad, places[static_cast<size_t>(Plane::grad)], r, fence);
+  table_.kill(grad);
+  for (size_t i = 0; i < kPlanes; ++i) {
+    const ObjId id{c, static_cast<Plane>(i)};
+    if (shape_.units(id) == 0 || id.plane == Plane::grad) continue;
+    write_units(id, places[i], r, fence);
+    table_.written(id, places[i]);
+  }
+  const Place updated = places[static_cast<size_t>(Plane::weight)];
+  if (updated != Place::device && table_.at(weight).at(Place::device).present()) {
     if (plan_.chunks[c].keep_weight) {
       fetch(weight);
-    } else if (table_.at(weight).pins == 0) {
-      drop_device_copy(weight);
+    } else if (table_.at(weight).pins == 1) {  // ours
+      table_.unpin(weight);
+      drop_copy(weight, Place::device);
+      table_.pin(weight);
     }
+  }
+  for (size_t i = 0; i < kPlanes; ++i) {
+    const ObjId id{c, static_cast<Plane>(i)};
+    if (shape_.units(id) != 0) unstage(id, places[i], id.plane != Plane::grad);
   }
 }
 
-PlaneAddresses Engine::addresses(ChunkId c, Place place) const {
+PlaneAddresses Engine::addresses(ChunkId c, const PlanePlaces& places) const {
   PlaneAddresses out;
   out.unit_bytes = shape_.unit_bytes();
   for (size_t p = 0; p < kPlanes; ++p) {
-    const UnitList& units = table_.at({c, static_cast<Plane>(p)}).at(place).units;
-    for (uint32_t i = 0; i < units.count; ++i) out.units[p][i] = pool(place).address(units.ids[i]);
+    const UnitList& units = table_.at({c, static_cast<Plane>(p)}).at(places[p]).units;
+    for (uint32_t i = 0; i < units.count; ++i) {
+      out.units[p][i] = pool(places[p]).address(units.ids[i]);
+    }
   }
   return out;
 }

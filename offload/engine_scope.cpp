@@ -83,13 +83,6 @@ double* Engine::loss() const {
 
 void Engine::set_weight(ParamId p, const FillFn& fill) {
   constexpr uint64_t kBlock = 64 << 10;
-  if (!backend_.executes()) {
-    for (const Piece& piece : layout_.of_param(p)) {
-      const ObjId id{piece.chunk, Plane::weight};
-      if (table_.at(id).version == 0) table_.written(id, table_.at(id).home);
-    }
-    return;
-  }
   if (tick_ != 0) {
     flush();
     backend_.drain();
@@ -97,29 +90,39 @@ void Engine::set_weight(ParamId p, const FillFn& fill) {
   std::vector<float> master(kBlock);
   std::vector<uint16_t> hi(kBlock), lo(kBlock);
   Stream& stream = backend_.stream(Resource::update);
+  const bool split = shape_.weight_type() == DType::bf16;
   for (const Piece& piece : layout_.of_param(p)) {
     const ObjId weight{piece.chunk, Plane::weight}, remainder{piece.chunk, Plane::remainder};
-    const Place home = table_.at(weight).home;
-    for (uint64_t at = 0; at < piece.elems; at += kBlock) {
+    const bool keeps_rest = split && shape_.units(remainder) != 0;
+    const Place to = stage(weight), rest_to = keeps_rest ? stage(remainder) : to;
+    order_writes(weight, to, Resource::update);
+    if (keeps_rest) order_writes(remainder, rest_to, Resource::update);
+    // In virtual time there is nothing to fill, but the same to move.
+    for (uint64_t at = 0; at < piece.elems && backend_.executes(); at += kBlock) {
       const uint64_t n = std::min(kBlock, piece.elems - at);
       const uint64_t offset = piece.chunk_offset + at;
       fill(piece.param_offset + at, n, master.data());
-      if (shape_.weight_type() == DType::f32) {
-        stream.copy(address(weight, home, offset, 4), master.data(), n * 4);
+      if (!split) {
+        stream.copy(address(weight, to, offset, 4), master.data(), n * 4);
       } else {
         for (uint64_t i = 0; i < n; ++i) {
-          const kernels::SplitMaster s = kernels::split(master[i]);
-          hi[i] = s.hi.bits;
-          lo[i] = s.lo;
+          const kernels::SplitMaster m = kernels::split(master[i]);
+          hi[i] = m.hi.bits;
+          lo[i] = m.lo;
         }
-        stream.copy(address(weight, home, offset, 2), hi.data(), n * 2);
-        if (shape_.units(remainder) != 0) {
-          stream.copy(address(remainder, home, offset, 2), lo.data(), n * 2);
-        }
+        stream.copy(address(weight, to, offset, 2), hi.data(), n * 2);
+        if (keeps_rest) stream.copy(address(remainder, rest_to, offset, 2), lo.data(), n * 2);
       }
       backend_.wait(stream.record());
     }
-    table_.written(weight, home);
+    const Fence fence = stream.record();
+    write_units(weight, to, Resource::update, fence);
+    table_.written(weight, to);
+    unstage(weight, to, true);
+    if (!keeps_rest) continue;
+    write_units(remainder, rest_to, Resource::update, fence);
+    table_.written(remainder, rest_to);
+    unstage(remainder, rest_to, true);
   }
 }
 
@@ -133,8 +136,9 @@ void Engine::zero_state() {
       const ObjId id{c, static_cast<Plane>(p)};
       const Object& o = table_.at(id);
       if (!o.exists) continue;
+      // NVMe begins with zeros.
       const UnitList& units = o.at(o.home).units;
-      for (uint32_t i = 0; i < units.count; ++i) {
+      for (uint32_t i = 0; i < units.count && o.home != Place::nvme; ++i) {
         launch_native<zero_bytes, HostContext>(
             stream, Cost{}, static_cast<void*>(pool(o.home).address(units.ids[i])),
             static_cast<uint64_t>(shape_.unit_bytes()));
@@ -158,14 +162,18 @@ void Engine::read(ParamId p, Plane plane, void* out) {
     if (shape_.units(id) == 0) {
       throw StateError("parameter " + layout_.params()[p].name + " has no plane " + name_of(plane));
     }
+    const Place from = stage(id);
+    order_reads(id, from, Resource::d2h);
     for (uint64_t at = 0; at < piece.elems;) {
       const uint64_t offset = piece.chunk_offset + at;
       const uint64_t take =
           std::min(piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset);
       stream.copy(static_cast<std::byte*>(out) + (piece.param_offset + at) * size,
-                  address(id, table_.at(id).home, offset, size), take * size);
+                  address(id, from, offset, size), take * size);
       at += take;
     }
+    read_units(id, from, Resource::d2h, stream.record());
+    unstage(id, from, false);
   }
   backend_.wait(stream.record());
 }

@@ -17,10 +17,13 @@ uint64_t Plan::hash() const {
   h.text(policy);
   h.number(chunks.size());
   for (const ChunkPlacement& c : chunks) {
-    h.number(static_cast<uint64_t>(c.home) * 2 + static_cast<uint64_t>(c.keep_weight));
+    for (const Place p : c.homes) h.number(static_cast<uint64_t>(p));
+    h.number(static_cast<uint64_t>(c.keep_weight));
   }
   h.number(device_units);
   h.number(host_units);
+  h.number(nvme_units);
+  h.number(static_cast<uint64_t>(staging));
   h.number(need.non_model_bytes);
   for (const auto& list : actions) {
     h.number(list.size());
@@ -66,24 +69,37 @@ uint64_t non_model_bytes(const ChunkLayout& layout, const StateShape& shape,
 
 MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
                        const std::vector<const Program*>& programs,
-                       const std::vector<ChunkPlacement>& chunks) {
+                       const std::vector<ChunkPlacement>& chunks, Place staging) {
   const WindowMap windows(layout, shape);
   MemoryNeed need;
   need.fixed_units = windows.units();
   const auto streamed = [&](ObjId id) {
-    if (windows.first_unit(id) >= 0 || chunks[id.chunk].home == Place::device) return false;
+    if (windows.first_unit(id) >= 0 || chunks[id.chunk].on_device()) return false;
     return !(id.plane == Plane::weight && chunks[id.chunk].keep_weight);
   };
+  uint32_t largest_update = 0;  // units that one update brings in from NVMe
   for (ChunkId c = 0; c < layout.chunks(); ++c) {
+    uint32_t update = 0;
     for (size_t p = 0; p < kPlanes; ++p) {
       const ObjId id{c, static_cast<Plane>(p)};
-      if (chunks[c].home == Place::host) {
-        need.host_units += shape.units(id);
-        if (!streamed(id) && windows.first_unit(id) < 0) need.kept_units += shape.units(id);
-      } else if (windows.first_unit(id) < 0) {
-        need.home_units += shape.units(id);
+      const uint32_t units = shape.units(id);
+      const bool windowed = windows.first_unit(id) >= 0;
+      switch (chunks[c].home(id.plane)) {
+        case Place::device: need.home_units += windowed ? 0 : units; continue;
+        case Place::host: need.host_units += units; break;
+        case Place::nvme:
+          need.nvme_units += units;
+          if (staging == Place::host || streamed(id)) update += units;
+          break;
       }
+      if (!streamed(id) && !windowed) need.kept_units += units;
     }
+    if (shape.trained(c)) largest_update = std::max(largest_update, update);
+  }
+  if (largest_update != 0) {
+    // Two, so that one is written back while the next is read.
+    if (staging == Place::host) need.host_units += 2 * largest_update;
+    if (staging == Place::device) need.stream_units = largest_update + 2;
   }
   for (const Program* program : programs) {
     for (const ProgramOp& op : program->ops()) {

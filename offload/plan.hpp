@@ -10,11 +10,21 @@
 
 namespace strata {
 
-/// Where a chunk's weights, gradients and records live between uses.
+/// Where a chunk's planes live between uses: all on the device, or each on host or NVMe.
 struct ChunkPlacement {
-  Place home = Place::device;
-  /// With a host home: a copy of the weights stays on the device, refreshed after each update.
+  std::array<Place, kPlanes> homes{};
+  /// With a home elsewhere: a copy of the weights stays on the device, refreshed after each update.
   bool keep_weight = false;
+
+  static constexpr ChunkPlacement all(Place home, bool keep_weight = false) noexcept {
+    ChunkPlacement c;
+    c.homes.fill(home);
+    c.keep_weight = keep_weight;
+    return c;
+  }
+  constexpr Place home(Plane p) const noexcept { return homes[static_cast<size_t>(p)]; }
+  constexpr bool operator==(const ChunkPlacement&) const = default;
+  constexpr bool on_device() const noexcept { return homes.front() == Place::device; }
 };
 
 enum class Act : uint8_t { fetch, evict, write_back, update };
@@ -32,8 +42,9 @@ struct MemoryNeed {
   uint32_t fixed_units = 0;   // device windows of tensors that span chunks
   uint32_t home_units = 0;    // device homes outside windows
   uint32_t kept_units = 0;    // weights kept on the device, outside windows
-  uint32_t stream_units = 0;  // the largest op's other units, and one for each link
+  uint32_t stream_units = 0;  // the largest op's or update's other units, and one for each link
   uint32_t host_units = 0;
+  uint32_t nvme_units = 0;
   uint64_t non_model_bytes = 0;  // values, workspaces, records
 
   uint32_t device_units() const noexcept {
@@ -46,7 +57,9 @@ struct Plan {
   std::string policy;
   std::vector<ChunkPlacement> chunks;
   /// Units carved out of each tier's arena.
-  uint32_t device_units = 0, host_units = 0;
+  uint32_t device_units = 0, host_units = 0, nvme_units = 0;
+  /// Where planes that live on NVMe come for their update.
+  Place staging = Place::device;
   MemoryNeed need;
   /// One list a program, ascending by `issue_before`.
   std::vector<std::vector<Action>> actions;
@@ -77,9 +90,9 @@ uint64_t record_bytes(const ChunkLayout&, const StateShape&, uint32_t micro_batc
 uint64_t non_model_bytes(const ChunkLayout&, const StateShape&,
                          const std::vector<const Program*>& programs);
 
-/// `programs[0]` is the training program.
+/// `programs[0]` is the training program. `staging`: host, with room for two updates, or device.
 MemoryNeed memory_need(const ChunkLayout&, const StateShape&,
                        const std::vector<const Program*>& programs,
-                       const std::vector<ChunkPlacement>&);
+                       const std::vector<ChunkPlacement>&, Place staging = Place::device);
 
 }  // namespace strata

@@ -9,6 +9,7 @@ namespace {
 
 constexpr auto kDevice = static_cast<size_t>(Tier::device);
 constexpr auto kHost = static_cast<size_t>(Tier::host);
+constexpr auto kNvme = static_cast<size_t>(Tier::nvme);
 
 /// Units a budget holds beside `taken` bytes.
 uint32_t units_in(size_t budget, size_t taken, size_t unit) {
@@ -19,7 +20,7 @@ uint32_t units_in(size_t budget, size_t taken, size_t unit) {
 /// Device units that could ever be used at once.
 uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
   if (need.stream_units == 0) return need.device_units();
-  uint64_t all = 2;
+  uint64_t all = std::max(need.stream_units, 2u);
   for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
     all += in.shape.units({c, Plane::weight}) + in.shape.units({c, Plane::grad});
   }
@@ -39,7 +40,9 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint3
   Engine engine(backend, in.layout, in.shape, plan, in.policy, in.updater, in.programs, ledger,
                 options);
   engine.zero_state();
-  for (ParamId p = 0; p < in.layout.params().size(); ++p) engine.set_weight(p, {});
+  for (ParamId p = 0; p < in.layout.params().size(); ++p) {
+    if (in.layout.storage_of(p) == p) engine.set_weight(p, {});
+  }
   backend.drain();
   Prediction out;
   EngineStats before;
@@ -56,6 +59,8 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint3
   out.step_seconds = backend.now() - start;
   out.h2d_bytes = engine.stats().h2d_bytes - before.h2d_bytes;
   out.d2h_bytes = engine.stats().d2h_bytes - before.d2h_bytes;
+  out.nvme_read_bytes = engine.stats().nvme_read_bytes - before.nvme_read_bytes;
+  out.nvme_write_bytes = engine.stats().nvme_write_bytes - before.nvme_write_bytes;
   out.demand_misses = engine.stats().demand_misses - before.demand_misses;
   for (uint32_t p = 1; p < in.programs.size(); ++p) {
     engine.begin(p);
@@ -73,20 +78,30 @@ PlanResult make_plan(const PlanInput& in) {
 
   PlanResult r;
   Plan& plan = r.plan;
-  const PlacementInput placement{in.layout, in.shape, in.programs,
+  const PlacementInput placement{in.layout,
+                                 in.shape,
+                                 in.programs,
                                  units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
-                                 units_in(b.bytes[kHost], b.external[kHost], unit)};
+                                 units_in(b.bytes[kHost], b.external[kHost], unit),
+                                 units_in(b.bytes[kNvme], b.external[kNvme], unit)};
   plan.policy = in.policy.name();
   plan.chunks = in.policy.place(placement);
-  plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks);
+  plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks, Place::host);
+  plan.staging = Place::host;
+  if (plan.need.host_units > placement.host_units) {
+    plan.staging = Place::device;
+    plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks, plan.staging);
+  }
   plan.host_units = plan.need.host_units;
+  plan.nvme_units = plan.need.nvme_units;
   plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
                                  useful_device_units(in, plan.need));
   r.minimum[kDevice] =
       b.external[kDevice] + plan.need.non_model_bytes + plan.need.device_units() * unit;
   r.minimum[kHost] = b.external[kHost] + plan.host_units * unit;
+  r.minimum[kNvme] = b.external[kNvme] + plan.nvme_units * unit;
   for (size_t t = 0; t < kTiers; ++t) r.tiers[t].budget = b.bytes[t];
-  for (const size_t t : {kDevice, kHost}) {
+  for (const size_t t : {kDevice, kHost, kNvme}) {
     if (r.minimum[t] > b.bytes[t]) {
       r.shortfall.push_back({static_cast<Tier>(t), r.minimum[t] - b.bytes[t],
                              t == kDevice ? "activations, workspace and the units of the largest op"

@@ -42,7 +42,7 @@ struct Shortfall {
 
 struct Prediction {
   double step_seconds = 0;
-  uint64_t h2d_bytes = 0, d2h_bytes = 0;  // a step
+  uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;  // a step
   uint64_t demand_misses = 0;
 };
 

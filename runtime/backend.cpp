@@ -12,7 +12,7 @@ const char* name_of(Tier t) noexcept {
 }
 
 const char* name_of(Resource r) noexcept {
-  constexpr const char* kNames[] = {"compute", "h2d", "d2h", "update"};
+  constexpr const char* kNames[] = {"compute", "h2d", "d2h", "update", "nvme_read", "nvme_write"};
   return kNames[static_cast<size_t>(r)];
 }
 

@@ -17,9 +17,9 @@ enum class Tier : uint8_t { device, host, nvme };
 constexpr size_t kTiers = 3;
 const char* name_of(Tier) noexcept;
 
-/// One FIFO queue each.
-enum class Resource : uint8_t { compute, h2d, d2h, update };
-constexpr size_t kResources = 4;
+/// One FIFO queue each. Backends without an NVMe tier have no streams for its two.
+enum class Resource : uint8_t { compute, h2d, d2h, update, nvme_read, nvme_write };
+constexpr size_t kResources = 6;
 const char* name_of(Resource) noexcept;
 
 /// What a launch is expected to need; real backends ignore it, the virtual one turns it into time.

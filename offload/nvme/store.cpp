@@ -128,6 +128,10 @@ void NvmeStore::watch() {
   }
 }
 
+AdoptedNvme NvmeStore::adopted() noexcept {
+  return {reader_.get(), writer_.get(), base_, options_.units * options_.unit_bytes};
+}
+
 std::string NvmeStore::file_path(size_t directory) const {
   return fmt::format("/proc/{}/fd/{}", ::getpid(), files_[directory].file->descriptor());
 }

@@ -11,6 +11,7 @@
 #include "offload/nvme/io_queue.hpp"
 #include "runtime/backend.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/host/host_backend.hpp"
 
 namespace strata {
 
@@ -67,6 +68,8 @@ class NvmeStore {
   NvmeStream& writer() noexcept { return *writer_; }
   /// Where unit 0 begins; unit u follows at u * unit_bytes. Never dereferenced.
   std::byte* base() const noexcept { return base_; }
+  /// Both streams and all units, for a backend.
+  AdoptedNvme adopted() noexcept;
   /// The engine that was chosen, and why if not the first.
   const std::string& engine() const noexcept { return engine_; }
   const std::string& engine_reason() const noexcept { return engine_reason_; }

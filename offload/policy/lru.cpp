@@ -3,13 +3,15 @@
 namespace strata {
 
 std::vector<ChunkPlacement> LruPolicy::place(const PlacementInput& in) const {
-  std::vector<ChunkPlacement> out(in.layout.chunks(), {Place::host, false});
-  uint64_t host = 0;
-  for (ChunkId c = 0; c < in.layout.chunks(); ++c) host += in.shape.chunk_units(c);
-  for (ChunkId c = 0; c < in.layout.chunks() && host > in.host_units; ++c) {
-    out[c].home = Place::device;
-    host -= in.shape.chunk_units(c);
+  std::vector<ChunkPlacement> out(in.layout.chunks(), ChunkPlacement::all(Place::host));
+  uint64_t below = 0;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) below += in.shape.chunk_units(c);
+  const uint64_t room = uint64_t{in.host_units} + in.nvme_units;
+  for (ChunkId c = 0; c < in.layout.chunks() && below > room; ++c) {
+    out[c] = ChunkPlacement::all(Place::device);
+    below -= in.shape.chunk_units(c);
   }
+  settle_below_device(in, out);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "offload/policy/policy.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -22,6 +23,28 @@ size_t Policy::choose_victim(std::span<const Victim> victims) const {
     if (victims[i].next_use > victims[best].next_use) best = i;
   }
   return best;
+}
+
+void settle_below_device(const PlacementInput& in, std::vector<ChunkPlacement>& chunks) {
+  if (in.nvme_units == 0) return;
+  // Weights move twice a step, gradients come and go, records are read and written once.
+  uint32_t room = in.host_units, largest = 0, below = 0;
+  for (ChunkId c = 0; c < chunks.size(); ++c) {
+    if (chunks[c].on_device()) continue;
+    below += in.shape.chunk_units(c);
+    largest = std::max(largest, in.shape.chunk_units(c));
+  }
+  // A host with room for more than a few chunks has some for two updates of what lives on NVMe.
+  if (below > room && room >= 4 * largest) room -= 2 * largest;
+  for (const Plane plane : {Plane::weight, Plane::grad, Plane::remainder, Plane::m, Plane::v}) {
+    for (ChunkId c = 0; c < chunks.size(); ++c) {
+      if (chunks[c].on_device()) continue;
+      const uint32_t units = in.shape.units({c, plane});
+      const bool fits = units <= room;
+      chunks[c].homes[static_cast<size_t>(plane)] = fits ? Place::host : Place::nvme;
+      if (fits) room -= units;
+    }
+  }
 }
 
 std::span<const PolicyInfo> policies() {

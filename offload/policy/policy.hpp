@@ -23,6 +23,7 @@ struct PlacementInput {
   const std::vector<const Program*>& programs;
   /// Units that fit each budget beside everything else.
   uint32_t device_units, host_units;
+  uint32_t nvme_units = 0;
 };
 
 class Policy {
@@ -39,6 +40,10 @@ class Policy {
   /// Ops to look ahead for prefetches into free units and for pending updates; 0: none.
   virtual uint32_t look_ahead() const noexcept { return 0; }
 };
+
+/// Of chunks that are not on the device, moves the planes that do not fit the host to NVMe, if
+/// there is any: those used least often first.
+void settle_below_device(const PlacementInput&, std::vector<ChunkPlacement>&);
 
 struct PolicyInfo {
   std::string_view name;

@@ -3,7 +3,7 @@
 namespace strata {
 
 std::vector<ChunkPlacement> ResidentPolicy::place(const PlacementInput& in) const {
-  return std::vector<ChunkPlacement>(in.layout.chunks(), {Place::device, false});
+  return std::vector<ChunkPlacement>(in.layout.chunks(), ChunkPlacement::all(Place::device));
 }
 
 }  // namespace strata

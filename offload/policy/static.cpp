@@ -19,9 +19,10 @@ std::vector<ChunkPlacement> StaticPolicy::place(const PlacementInput& in) const 
   };
   std::vector<ChunkPlacement> out(chunks);
   for (ChunkId c = 0; c < chunks; ++c) {
-    out[c].home = c < prefix(optimizer_) ? Place::device : Place::host;
-    out[c].keep_weight = c < prefix(weights_);
+    out[c] = ChunkPlacement::all(c < prefix(optimizer_) ? Place::device : Place::host,
+                                 c < prefix(weights_));
   }
+  settle_below_device(in, out);
   return out;
 }
 
@@ -41,7 +42,7 @@ std::vector<Action> StaticPolicy::actions(const PlacementInput&, const Program& 
     for (const ObjUse& u : program.ops()[i].uses) {
       const ChunkId c = u.object.chunk;
       if (u.object.plane != Plane::weight) continue;
-      if (chunks[c].home == Place::device || chunks[c].keep_weight) continue;
+      if (chunks[c].on_device() || chunks[c].keep_weight) continue;
       if (newest[c] >= 0 && i - intervals[static_cast<size_t>(newest[c])].last < kJoin) {
         intervals[static_cast<size_t>(newest[c])].last = i;
         continue;

@@ -43,42 +43,63 @@ Arena allocate_pages(size_t bytes, const char* what) {
 }
 
 HostBackend::HostBackend(const HostBackendOptions& o)
-    : pool_(std::make_unique<ThreadPool>(o.threads)) {
-  for (size_t r = 0; r < kResources; ++r) {
+    : pool_(std::make_unique<ThreadPool>(o.threads)), nvme_(o.nvme) {
+  for (size_t r = 0; r <= static_cast<size_t>(Resource::update); ++r) {
     LinkRate rate;
     if (static_cast<Resource>(r) == Resource::h2d) rate = o.h2d;
     if (static_cast<Resource>(r) == Resource::d2h) rate = o.d2h;
     const uint64_t seed = o.delay_seed == 0 ? 0 : (o.delay_seed * 0x9e3779b97f4a7c15u) ^ (r + 1);
-    streams_[r] = std::make_unique<HostStream>(*pool_, rate, seed, o.max_delay_microseconds);
+    own_.push_back(std::make_unique<HostStream>(*pool_, rate, seed, o.max_delay_microseconds));
+    streams_[r] = own_.back().get();
   }
+  streams_[static_cast<size_t>(Resource::nvme_read)] = o.nvme.reader;
+  streams_[static_cast<size_t>(Resource::nvme_write)] = o.nvme.writer;
 }
 
 // All workers end before any stream goes: one may still wait on a fence of another.
 HostBackend::~HostBackend() {
-  for (auto& s : streams_) s->stop();
+  for (WorkerStream* s : streams_) {
+    if (s != nullptr) s->stop();
+  }
 }
 
-Stream& HostBackend::stream(Resource r) { return *streams_[static_cast<size_t>(r)]; }
+Stream& HostBackend::stream(Resource r) {
+  WorkerStream* const s = streams_[static_cast<size_t>(r)];
+  if (s == nullptr) throw StateError(std::string("there is no NVMe tier to ") + name_of(r));
+  return *s;
+}
 
 Arena HostBackend::allocate(Tier tier, size_t bytes) {
-  return allocate_pages(bytes, name_of(tier));
+  if (tier != Tier::nvme) return allocate_pages(bytes, name_of(tier));
+  if (bytes > nvme_.bytes) {
+    throw StateError("the NVMe tier has " + std::to_string(nvme_.bytes) + " bytes, not " +
+                     std::to_string(bytes));
+  }
+  return {nvme_.base, bytes, nullptr};
 }
 
 void HostBackend::wait(const Fence& fence) {
   fence.wait_done();
-  for (auto& s : streams_) s->rethrow();
+  for (WorkerStream* s : streams_) {
+    if (s != nullptr) s->rethrow();
+  }
 }
 
 // Every stream is idle when this returns or throws, so that callers may free memory in both cases.
 void HostBackend::drain() {
   std::array<Fence, kResources> last;
-  for (size_t r = 0; r < kResources; ++r) last[r] = streams_[r]->record_always();
+  for (size_t r = 0; r < kResources; ++r) {
+    if (streams_[r] != nullptr) last[r] = streams_[r]->record_always();
+  }
   for (const Fence& f : last) f.wait_done();
-  for (auto& s : streams_) s->rethrow();
+  for (WorkerStream* s : streams_) {
+    if (s != nullptr) s->rethrow();
+  }
 }
 
 double HostBackend::waited(Resource r) const {
-  return streams_[static_cast<size_t>(r)]->waited_seconds();
+  const WorkerStream* const s = streams_[static_cast<size_t>(r)];
+  return s == nullptr ? 0 : s->waited_seconds();
 }
 
 double HostBackend::now() const {

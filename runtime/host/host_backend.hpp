@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "runtime/backend.hpp"
 #include "runtime/thread_pool.hpp"
@@ -14,6 +15,17 @@ struct LinkRate {
   double latency_seconds = 0;
 };
 
+class WorkerStream;
+
+/// An NVMe tier that someone else keeps, and that outlives the backend's work.
+struct AdoptedNvme {
+  WorkerStream* reader = nullptr;
+  WorkerStream* writer = nullptr;
+  /// Addresses of the tier, which copies of the two streams take for what they stand for.
+  std::byte* base = nullptr;
+  size_t bytes = 0;
+};
+
 struct HostBackendOptions {
   /// Threads of the one pool, the calling stream's worker among them.
   uint32_t threads = 1;
@@ -21,9 +33,8 @@ struct HostBackendOptions {
   /// Not 0: every worker sleeps at random points, drawn from this seed, to shake out races.
   uint64_t delay_seed = 0;
   uint32_t max_delay_microseconds = 200;
+  AdoptedNvme nvme{};
 };
-
-class HostStream;
 
 /// Streams are FIFO workers, one thread each; fences follow CUDA's rules; memory is anonymous and
 /// asks for huge pages.
@@ -32,7 +43,9 @@ class HostBackend final : public Backend {
   explicit HostBackend(const HostBackendOptions&);
   ~HostBackend() override;
 
+  /// Throws StateError for the NVMe streams without an NVMe tier.
   Stream& stream(Resource) override;
+  /// The NVMe tier is handed out once, as a whole.
   Arena allocate(Tier, size_t bytes) override;
   bool executes() const noexcept override { return true; }
   void wait(const Fence&) override;
@@ -44,7 +57,9 @@ class HostBackend final : public Backend {
 
  private:
   std::unique_ptr<ThreadPool> pool_;
-  std::array<std::unique_ptr<HostStream>, kResources> streams_;
+  std::vector<std::unique_ptr<WorkerStream>> own_;
+  std::array<WorkerStream*, kResources> streams_{};  // null: there is no such tier
+  AdoptedNvme nvme_;
 };
 
 /// `bytes` of zeroed anonymous memory, aligned to 2 MiB and advised to use huge pages. Throws

@@ -62,9 +62,10 @@ class VirtualStream final : public Stream {
 };
 
 VirtualBackend::VirtualBackend(const VirtualRates& r) {
-  const std::array<double, kResources> flops = {r.flops_per_second, 0, 0, 0};
-  const std::array<double, kResources> bytes = {r.memory_bytes_per_second, r.h2d_bytes_per_second,
-                                                r.d2h_bytes_per_second, r.memory_bytes_per_second};
+  const std::array<double, kResources> flops = {r.flops_per_second};
+  const std::array<double, kResources> bytes = {
+      r.memory_bytes_per_second, r.h2d_bytes_per_second,       r.d2h_bytes_per_second,
+      r.memory_bytes_per_second, r.nvme_read_bytes_per_second, r.nvme_write_bytes_per_second};
   for (size_t i = 0; i < kResources; ++i) {
     const uint64_t seed = r.delay_seed == 0 ? 0 : (r.delay_seed * 0x9e3779b97f4a7c15u) ^ (i + 1);
     streams_[i] =

@@ -13,6 +13,8 @@ struct VirtualRates {
   double memory_bytes_per_second = 1e10;  // element-wise kernels and updates
   double h2d_bytes_per_second = 1e10;
   double d2h_bytes_per_second = 1e10;
+  double nvme_read_bytes_per_second = 2e9;
+  double nvme_write_bytes_per_second = 2e9;
   double latency_seconds = 1e-6;  // of every copy and launch
   /// Not 0: every copy and launch takes a random multiple in [0, 8) of its time, drawn from this
   /// seed.

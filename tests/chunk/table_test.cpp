@@ -172,7 +172,12 @@ struct Model {
 enum Step { kCreate, kAttach, kLand, kWrite, kKill, kDrop, kPin, kUnpin, kSteps };
 
 bool legal(const Model& m, Step step, Place p) {
-  const Place other = p == Place::device ? Place::host : Place::device;
+  const auto elsewhere = [&] {
+    for (const Place other : kAllPlaces) {
+      if (other != p && m.current(other)) return true;
+    }
+    return false;
+  };
   switch (step) {
     case kCreate: return !m.exists;
     case kAttach: return m.exists && !m.has(p);
@@ -180,8 +185,7 @@ bool legal(const Model& m, Step step, Place p) {
     case kWrite: return m.has(p);
     case kKill:
     case kPin: return m.exists;
-    case kDrop:
-      return m.has(p) && m.pins == 0 && m.home != p && (!m.current(p) || m.current(other));
+    case kDrop: return m.has(p) && m.pins == 0 && m.home != p && (!m.current(p) || elsewhere());
     default: return m.pins > 0;
   }
 }
@@ -192,7 +196,7 @@ class Player {
 
   void step() {
     const ObjId id{static_cast<ChunkId>(draw_() % kChunks), static_cast<Plane>(draw_() % kPlanes)};
-    const Place p = draw_() % 2 == 0 ? Place::device : Place::host;
+    const Place p = kAllPlaces[draw_() % kPlaces];
     const auto what = static_cast<Step>(draw_() % kSteps);
     Model& m = models_[id.chunk * kPlanes + static_cast<size_t>(id.plane)];
     if (!legal(m, what, p)) {
@@ -216,7 +220,7 @@ class Player {
       ASSERT_LE(o.version, o.last_version);
       ASSERT_EQ(o.version != 0, m.newest != 0);
       bool any = false;
-      for (const Place p : {Place::device, Place::host}) {
+      for (const Place p : kAllPlaces) {
         ASSERT_EQ(o.at(p).present(), m.has(p));
         ASSERT_EQ(o.current(p), m.current(p));
         ASSERT_LE(o.at(p).version, o.version) << "a copy is never ahead of its object";

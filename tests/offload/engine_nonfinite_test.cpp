@@ -53,7 +53,7 @@ void make_gradient_overflow(Rig& rig, uint32_t layer) {
 
 using Parameter = std::tuple<const char*, double>;
 
-class NonFinite : public testing::TestWithParam<Parameter> {
+class NonFinite : public ::testing::TestWithParam<Parameter> {
  protected:
   static Config config() {
     Config c;
@@ -150,9 +150,10 @@ TEST_P(NonFinite, WeightsThatOverflowAreReported) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NonFinite,
-                         testing::Combine(testing::Values("resident", "lru", "static:w=0.5,o=0.25"),
-                                          testing::Values(0.0, 0.5)),
-                         [](const testing::TestParamInfo<Parameter>& info) {
+                         ::testing::Combine(::testing::Values("resident", "lru",
+                                                              "static:w=0.5,o=0.25"),
+                                            ::testing::Values(0.0, 0.5)),
+                         [](const ::testing::TestParamInfo<Parameter>& info) {
                            const std::string policy = std::get<0>(info.param);
                            return policy.substr(0, policy.find(':')) +
                                   (std::get<1>(info.param) > 0 ? "_clip" : "");

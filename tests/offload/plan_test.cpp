@@ -12,8 +12,9 @@ namespace strata {
 namespace {
 
 constexpr auto kNothing = [](OpScope&) {};
-constexpr ChunkPlacement kDevice{Place::device, false}, kHost{Place::host, false},
-    kKept{Place::host, true};
+constexpr ChunkPlacement kDevice = ChunkPlacement::all(Place::device),
+                         kHost = ChunkPlacement::all(Place::host),
+                         kKept = ChunkPlacement::all(Place::host, true);
 
 /// Chunk 0: a whole tensor; 1 and 2: a spanning one; 3: a frozen one.
 struct Case {
@@ -147,7 +148,7 @@ TEST(Plan, HashChangesWithEveryField) {
   EXPECT_EQ(base.hash(), Plan(base).hash());
   const std::function<void(Plan&)> changes[] = {
       [](Plan& p) { p.policy = "q"; },
-      [](Plan& p) { p.chunks[0].home = Place::host; },
+      [](Plan& p) { p.chunks[0].homes[0] = Place::host; },
       [](Plan& p) { p.chunks[1].keep_weight = true; },
       [](Plan& p) { p.chunks.push_back(kDevice); },
       [](Plan& p) { p.device_units = 4; },

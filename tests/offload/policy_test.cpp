@@ -21,7 +21,7 @@ std::vector<std::string> specs() {
   return out;
 }
 
-class PolicyConformance : public testing::TestWithParam<std::string> {
+class PolicyConformance : public ::testing::TestWithParam<std::string> {
  protected:
   static Config config() {
     Config c;
@@ -113,13 +113,13 @@ TEST_P(PolicyConformance, NumbersEqualResidentAndPeaksArePredicted) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name;
   for (const char ch : info.param) name += std::isalnum(ch) ? ch : '_';
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformance, testing::ValuesIn(specs()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformance, ::testing::ValuesIn(specs()), test_name);
 
 TEST(PolicyChoices, LruEvictsTheOldestAndPlannedOnesTheFurthest) {
   const std::vector<Victim> victims = {{{0, Plane::weight}, 7, 3},
@@ -139,13 +139,13 @@ TEST(PolicyChoices, ResidentKeepsAllAndStaticAPrefix) {
   const ChunkId n = plans.layout.chunks();
   ASSERT_GE(n, 6u);
   for (ChunkId i = 0; i < n; ++i) {
-    EXPECT_EQ(placed[i].home == Place::device, i < (n + 3) / 4) << i;
+    EXPECT_EQ(placed[i].on_device(), i < (n + 3) / 4) << i;
     EXPECT_EQ(placed[i].keep_weight, i < (n + 1) / 2) << i;
   }
   c.policy = "resident";
   const Plans resident(c);
   for (const ChunkPlacement& p : make_plan(resident.input(resident.budgets())).plan.chunks) {
-    EXPECT_EQ(p.home, Place::device);
+    EXPECT_TRUE(p.on_device());
   }
 }
 
@@ -159,8 +159,8 @@ TEST(PolicyChoices, LruTakesDeviceHomesWhereTheHostIsTooSmall) {
   b.bytes[1] /= 2;
   const PlanResult r = make_plan(plans.input(b));
   ASSERT_TRUE(r.fits);
-  EXPECT_EQ(r.plan.chunks.front().home, Place::device);
-  EXPECT_EQ(r.plan.chunks.back().home, Place::host);
+  EXPECT_TRUE(r.plan.chunks.front().on_device());
+  EXPECT_EQ(r.plan.chunks.back(), ChunkPlacement::all(Place::host));
   EXPECT_LE(r.tiers[1].peak, b.bytes[1]);
 }
 

@@ -29,8 +29,14 @@ PlanInput Plans::input(const Budgets& b) const {
 
 Budgets Plans::budgets() const {
   constexpr size_t kPlenty = size_t{1} << 32;
-  const PlanResult wide = make_plan(input({{kPlenty, kPlenty, 0}, {}}));
-  return {{between(wide.minimum[0], wide.tiers[0].peak, config.memory), wide.minimum[1], 0}, {}};
+  PlanResult wide = make_plan(input({{kPlenty, kPlenty, 0}, {}}));
+  size_t host = wide.minimum[1], nvme = 0;
+  if (config.host_share < 1) {
+    host = between(0, host, config.host_share);
+    nvme = wide.minimum[1];
+    wide = make_plan(input({{kPlenty, host, nvme}, {}}));
+  }
+  return {{between(wide.minimum[0], wide.tiers[0].peak, config.memory), host, nvme}, {}};
 }
 
 Rig::Rig(const Config& c)
@@ -45,8 +51,20 @@ Rig::Rig(const Config& c)
     rates.delay_seed = c.delay_seed;
     backend = std::make_unique<VirtualBackend>(rates);
   } else {
-    backend = std::make_unique<HostBackend>(
-        HostBackendOptions{c.threads, {}, {}, c.delay_seed, c.max_delay_microseconds});
+    HostBackendOptions o{c.threads, {}, {}, c.delay_seed, c.max_delay_microseconds};
+    if (plan.nvme_units != 0) {
+      directories = std::make_unique<testing::TemporaryDirectories>(c.nvme_directories);
+      NvmeOptions n;
+      n.directories = directories->paths();
+      n.unit_bytes = plans.shape.unit_bytes();
+      n.units = plan.nvme_units;
+      n.engine = c.nvme_engine;
+      n.request_bytes = 4096;
+      n.delay_seed = c.delay_seed;
+      store = std::make_unique<NvmeStore>(n);
+      o.nvme = store->adopted();
+    }
+    backend = std::make_unique<HostBackend>(o);
   }
   EngineOptions options;
   options.clip = c.clip;

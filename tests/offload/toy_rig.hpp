@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "offload/planner.hpp"
+#include "tests/offload/nvme/nvme_rig.hpp"
 #include "tests/offload/toy_model.hpp"
 
 namespace strata::toy {
@@ -19,6 +20,10 @@ struct Config {
   std::string policy = "resident";
   /// 0: the smallest budget that fits; 1: everything; between: a fraction of the way.
   double memory = 1;
+  /// Share of what lives below the device that the host holds; the rest is on NVMe.
+  double host_share = 1;
+  std::string nvme_engine = "auto";
+  uint32_t nvme_directories = 1;
   bool recompute = false;
   uint64_t delay_seed = 0;
   uint32_t max_delay_microseconds = 100;
@@ -76,6 +81,8 @@ class Rig {
   Plan plan;
   IssueLog log;
   Ledger ledger;
+  std::unique_ptr<testing::TemporaryDirectories> directories;
+  std::unique_ptr<NvmeStore> store;  // where something lives on NVMe
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Engine> engine;
 };

@@ -25,16 +25,16 @@ Outcome run(const Config& c) {
   }
   rig.engine->flush();
   keep(rig.engine->result(0));
-  if (!c.virtual_time) out.state = rig.state();
   out.stats = rig.engine->stats();
+  for (size_t t = 0; t < kTiers; ++t) out.peaks[t] = rig.ledger.peak(static_cast<Tier>(t));
+  out.log = rig.log;
+  if (!c.virtual_time) out.state = rig.state();
   rig.engine.reset();
   for (size_t t = 0; t < kTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
-    out.peaks[t] = rig.ledger.peak(tier);
     if (rig.ledger.now(tier) != 0) throw std::logic_error("the ledger is not zero");
   }
   out.plan = std::move(rig.planned);
-  out.log = std::move(rig.log);
   return out;
 }
 

@@ -23,7 +23,7 @@ std::vector<Action> random_actions(std::mt19937_64& random, uint32_t chunks, siz
 }
 
 /// 25,000 virtual runs a case, of two steps and an evaluation each, with random durations.
-class WrongPlans : public testing::TestWithParam<int> {};
+class WrongPlans : public ::testing::TestWithParam<int> {};
 
 TEST_P(WrongPlans, FinishInVirtualTime) {
   const auto seed = static_cast<uint64_t>(GetParam());
@@ -75,7 +75,7 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, WrongPlans, testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(Seeds, WrongPlans, ::testing::Range(0, 4));
 
 TEST(ConcurrencyWrongPlans, TwoHundredRealRunsEqualResident) {
   for (const DType dtype : {DType::f32, DType::bf16}) {

@@ -70,7 +70,7 @@ TEST(ConcurrencyHostStream, WaitsOrderStreamsUnderDelays) {
     Fence last;
     std::mt19937_64 draw(seed);
     for (int i = 0; i < 300; ++i) {
-      Stream& s = backend.stream(kAll[draw() % kResources]);
+      Stream& s = backend.stream(kAll[draw() % std::size(kAll)]);
       s.wait(last);
       launch_native<&append, HostContext>(s, {}, &log, i);
       last = s.record();

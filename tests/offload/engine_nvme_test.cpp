@@ -1,0 +1,115 @@
+// Weights, gradients and records on NVMe, wholly or in part: the same bits as everything resident.
+#include <gtest/gtest.h>
+
+#include "tests/offload/toy_run.hpp"
+
+namespace strata::toy {
+namespace {
+
+Config base() {
+  Config c;
+  c.shape = {3, 40, 100, 6, DType::f32};
+  c.policy = "lru";
+  c.memory = 0;
+  c.host_share = 0;
+  return c;
+}
+
+Outcome resident(Config c) {
+  c.policy = "resident";
+  c.host_share = 1;
+  return run(c);
+}
+
+void expect_same(const Config& c, const Outcome& reference) {
+  SCOPED_TRACE(c.policy + " memory " + std::to_string(c.memory) + " host share " +
+               std::to_string(c.host_share) + " accum " + std::to_string(c.accum) + " clip " +
+               std::to_string(c.clip) + " " + name_of(c.shape.dtype));
+  const Outcome o = run(c);
+  ASSERT_TRUE(o.plan.fits);
+  EXPECT_TRUE(o.same_numbers(reference));
+  EXPECT_GT(o.plan.plan.nvme_units, 0u);
+  EXPECT_GT(o.stats.nvme_read_bytes, 0u);
+  EXPECT_GT(o.stats.nvme_write_bytes, 0u);
+  for (size_t t = 0; t < kTiers; ++t) EXPECT_EQ(o.peaks[t], o.plan.tiers[t].peak) << "tier " << t;
+}
+
+TEST(EngineNvme, AnyShareOfTheStateEqualsResident) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const double clip : {0.0, 0.05}) {
+      Config c = base();
+      c.shape.dtype = dtype;
+      c.clip = clip;
+      c.accum = clip == 0 ? 1 : 3;
+      c.evaluate = true;
+      const Outcome reference = resident(c);
+      c.delay_seed = 5;
+      for (const char* policy : {"lru", "static:w=0.5,o=0.25", "static:w=1,o=0"}) {
+        for (const double share : {0.0, 0.3, 0.9}) {
+          for (const double memory : {0.0, 0.4}) {
+            c.policy = policy;
+            c.host_share = share;
+            c.memory = memory;
+            c.recompute = memory == 0;
+            expect_same(c, reference);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineNvme, EnginesDirectoriesAndChunksDoNotMatter) {
+  Config c = base();
+  const Outcome reference = resident(c);
+  for (const char* engine : {"auto", "threads"}) {
+    for (const uint32_t directories : {1u, 2u, 3u}) {
+      for (const uint64_t chunk : {2048u, 6144u}) {
+        c.nvme_engine = engine;
+        c.nvme_directories = directories;
+        c.chunk_elems = chunk;
+        expect_same(c, reference);
+      }
+    }
+  }
+}
+
+TEST(EngineNvme, UpdatesStageOnHostWhereThereIsRoom) {
+  Config c = base();
+  const Outcome reference = resident(c);
+  c.host_share = 0.9;
+  const Outcome o = run(c);
+  EXPECT_EQ(o.plan.plan.staging, Place::host);
+  EXPECT_TRUE(o.same_numbers(reference));
+  c.host_share = 0;
+  EXPECT_EQ(run(c).plan.plan.staging, Place::device);
+}
+
+TEST(EngineNvme, LogsAreEqualOverDelaysAndInVirtualTime) {
+  for (const double share : {0.0, 0.5}) {
+    for (const double clip : {0.0, 0.5}) {
+      Config c = base();
+      c.host_share = share;
+      c.clip = clip;
+      c.virtual_time = true;
+      const IssueLog expected = run(c).log;
+      c.virtual_time = false;
+      for (const uint64_t seed : {1u, 2u, 3u}) {
+        c.delay_seed = seed;
+        EXPECT_TRUE(run(c).log == expected) << "share " << share << ", clip " << clip;
+      }
+    }
+  }
+}
+
+TEST(EngineNvme, ASkippedUpdateIsFound) {
+  Config c = base();
+  const Outcome reference = resident(c);
+  for (uint64_t n = 1; n <= 5; ++n) {
+    c.mutations.skip_update = n;
+    EXPECT_FALSE(run(c).same_numbers(reference)) << "update " << n;
+  }
+}
+
+}  // namespace
+}  // namespace strata::toy
