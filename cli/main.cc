@@ -1,5 +1,8 @@
 // The `strata` command.
+#include <fcntl.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "cli/bench_nvme.hpp"
@@ -23,12 +26,24 @@ struct Runner {
   int operator()(const strata::BenchNvmeArgs& a) const { return strata::run_bench_nvme(a); }
 };
 
+/// Files opened later must not take the place of closed standard streams.
+void open_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) std::abort();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   try {
     if (const auto code = strata::worker_main(argc, argv)) return *code;
-    return std::visit(Runner{}, strata::parse_command_line(argc, argv));
+    const int code = std::visit(Runner{}, strata::parse_command_line(argc, argv));
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw strata::IoError("cannot write to stdout; part of the output is lost");
+    }
+    return code;
   } catch (const strata::Error& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return e.exit_code();

@@ -151,6 +151,16 @@ void add_budget(Flags& flags, BudgetArgs& args) {
   flags.size("--device-mem", args.device_mem, "80% of what is available",
              "Budget of the device tier: 700MiB, 2GiB, 80%, or -2GiB for all but 2 GiB");
   flags.size("--host-mem", args.host_mem, "0", "Budget of the host tier");
+  flags.value("--nvme", "DIR[,DIR]", "none", "Directories of the NVMe tier, one on each drive",
+              [&args](const std::string& text) { args.nvme = parse_list("--nvme", text); });
+  flags.size("--nvme-mem", args.nvme_mem, "80% of what is free there", "Budget of the NVMe tier");
+  flags.value(
+      "--nvme-engine", "auto|io_uring|threads", args.nvme_engine,
+      "How the NVMe tier transfers; auto is io_uring where it works",
+      [&args](const std::string& text) {
+        constexpr std::array<std::string_view, 3> kEngines = {"auto", "io_uring", "threads"};
+        args.nvme_engine = kEngines[parse_choice("--nvme-engine", text, kEngines)];
+      });
   flags.value("--chunk-size", "auto|BYTES", "auto", "Bytes of a chunk of weights",
               [&args](const std::string& text) {
                 if (text == "auto") {
@@ -313,8 +323,15 @@ void Parser::refuse_extras(const CLI::App& app) const {
 
 void Parser::finish_verify() {
   if (verify_args_.random > 0) {
-    if (verify_args_.model.model.empty()) return;
-    throw ConfigError("verify: --random draws its own models; leave out --model or --random");
+    for (const CLI::Option* option : verify_->get_options()) {
+      const std::string name = option->get_name();
+      const bool known = name == "--random" || name == "--seed" || name == "--json" ||
+                         name == "--nvme" || option == verify_->get_help_ptr();
+      if (known || option->count() == 0) continue;
+      throw ConfigError("verify: --random draws its own configurations; leave out " + name +
+                        " or --random");
+    }
+    return;
   }
   if (!verify_args_.model.model.empty()) return;
   throw ConfigError(

@@ -26,7 +26,10 @@ struct ModelArgs {
 struct BudgetArgs {
   std::optional<Size> device_mem;  ///< nothing: 80 % of what is available
   std::optional<Size> host_mem;    ///< nothing: 0
-  uint64_t chunk_bytes = 0;        ///< of a chunk's weight plane; 0: auto
+  std::vector<std::string> nvme;   ///< directories of the NVMe tier; none: there is none
+  std::optional<Size> nvme_mem;    ///< nothing: 80 % of what is free there
+  std::string nvme_engine = "auto";
+  uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
   std::string policy = "lru";
   uint32_t threads = 0;  ///< 0: every core this process may use
 };

@@ -67,6 +67,17 @@ size_t parse_choice(std::string_view flag, std::string_view text,
       fmt::format("{}: '{}' is not one of: {}", flag, text, fmt::join(choices, ", ")));
 }
 
+std::vector<std::string> parse_list(std::string_view flag, std::string_view text) {
+  std::vector<std::string> items;
+  for (size_t at = 0; at <= text.size();) {
+    const std::string_view item = text.substr(at, text.find(',', at) - at);
+    if (item.empty()) throw ConfigError(fmt::format("{}: '{}' has an empty item", flag, text));
+    items.emplace_back(item);
+    at += item.size() + 1;
+  }
+  return items;
+}
+
 std::string closest(std::string_view text, std::span<const std::string> candidates) {
   std::string best;
   // A third of the letters may be wrong, at least two.

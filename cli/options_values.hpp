@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace strata {
 
@@ -26,6 +27,9 @@ double parse_real(std::string_view flag, std::string_view text, const RealRange&
 /// Index of `text` among the choices. Throws ConfigError naming flag, text and choices.
 size_t parse_choice(std::string_view flag, std::string_view text,
                     std::span<const std::string_view> choices);
+
+/// What stands between commas. Throws ConfigError for an empty item.
+std::vector<std::string> parse_list(std::string_view flag, std::string_view text);
 
 /// The candidate with the fewest single-letter changes from `text`, empty when none is close.
 std::string closest(std::string_view text, std::span<const std::string> candidates);

@@ -8,9 +8,13 @@
 #include "cli/sizes.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/hash.hpp"
+#include "runtime/memory.hpp"
 
 namespace strata {
 namespace {
+
+/// Splits of a batch beyond this are not worth planning.
+constexpr uint64_t kMostMicroBatches = 1024;
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -58,11 +62,12 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
     const size_t before = fixes.size();
     for (uint32_t batch = c.shape.batch / 2; batch != 0 && fixes.size() == before; batch /= 2) {
       if (c.shape.batch % batch != 0) break;
-      const uint32_t accum = c.shape.micro_batches * (c.shape.batch / batch);
+      const uint64_t accum = uint64_t{c.shape.micro_batches} * (c.shape.batch / batch);
+      if (accum > kMostMicroBatches) break;
       change("--batch " + std::to_string(batch) + " --accum " + std::to_string(accum) + more,
              "the same tokens a step in smaller micro-batches" + effect, [&](SessionConfig& s) {
                s.shape.batch = batch;
-               s.shape.micro_batches = accum;
+               s.shape.micro_batches = static_cast<uint32_t>(accum);
                edit(s);
              });
     }
@@ -77,15 +82,23 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
   }
   std::stable_sort(fixes.begin(), fixes.end(),
                    [](const Fix& a, const Fix& b) { return a.step_seconds < b.step_seconds; });
-  // The budgets these settings need, planned again to be sure.
+  // The budgets these settings need, planned again to be sure, where this machine has as much.
   Budgets enough = budgets;
   std::string flag;
+  constexpr auto kDevice = static_cast<size_t>(Tier::device),
+                 kHost = static_cast<size_t>(Tier::host);
   for (const Shortfall& s : plan.shortfall) {
     const auto t = static_cast<size_t>(s.tier);
     enough.bytes[t] = plan.minimum[t];
+    // With a host tier, what the process itself takes is charged there.
+    if (t == kHost && budgets.bytes[t] == 0) {
+      enough.bytes[t] += budgets.external[kDevice];
+      std::swap(enough.external[kDevice], enough.external[kHost]);
+    }
     flag += std::string(flag.empty() ? "" : " ") + "--" + name_of(s.tier) + "-mem " +
-            std::to_string(plan.minimum[t]);
+            std::to_string(enough.bytes[t]);
   }
+  if (enough.bytes[kDevice] + enough.bytes[kHost] > available_host_memory()) return fixes;
   try_change(fixes, c, enough, flag, "the smallest budgets for these settings");
   return fixes;
 }
@@ -98,13 +111,14 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
     if (layout.storage_of(p) == p) parameters += layout.params()[p].elems();
   }
   char line[256];
-  std::snprintf(line, sizeof line,
-                "Model     %s: %.1f M parameters, %s, batch %u x %u tokens x %u, policy %s\n"
-                "Chunks    %u of %s, padding %.1f %%; state %s\n\n",
-                c.model.c_str(), static_cast<double>(parameters) * 1e-6, name_of(c.dtype),
-                c.shape.batch, c.shape.seq, c.shape.micro_batches, r.plan.policy.c_str(),
-                layout.chunks(), format_bytes(w.shape().unit_bytes()).c_str(),
-                100 * layout.padding(), format_bytes(w.state_bytes()).c_str());
+  std::snprintf(
+      line, sizeof line,
+      "Model     %s: %.1f M parameters, %s, batch %u x %u tokens x %u, %u thread%s, policy %s\n"
+      "Chunks    %u of %s, padding %.1f %%; state %s\n\n",
+      c.model.c_str(), static_cast<double>(parameters) * 1e-6, name_of(c.dtype), c.shape.batch,
+      c.shape.seq, c.shape.micro_batches, c.threads, c.threads == 1 ? "" : "s",
+      r.plan.policy.c_str(), layout.chunks(), format_bytes(w.shape().unit_bytes()).c_str(),
+      100 * layout.padding(), format_bytes(w.state_bytes()).c_str());
   std::string text = line;
   std::vector<std::vector<std::string>> rows = {{"", "device", "host", "nvme"}};
   for (size_t k = 0; k < kCategories; ++k) {
@@ -131,7 +145,12 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
                 format_bytes(r.prediction.d2h_bytes).c_str(),
                 static_cast<unsigned long long>(r.prediction.demand_misses),
                 hash_text(r.plan.hash()).c_str());
-  return text + line;
+  text += line;
+  if (r.plan.nvme_units != 0) {
+    text += "\nFrom NVMe it reads " + format_bytes(r.prediction.nvme_read_bytes) +
+            ", to NVMe it writes " + format_bytes(r.prediction.nvme_write_bytes) + ".";
+  }
+  return text;
 }
 
 std::string fixes_text(const PlanResult& r, const std::vector<Fix>& fixes) {
@@ -140,7 +159,7 @@ std::string fixes_text(const PlanResult& r, const std::vector<Fix>& fixes) {
     text += std::string(name_of(s.tier)) + " memory is short by " + format_bytes(s.bytes) + " (" +
             std::to_string(s.bytes) + " bytes) for " + s.what + "\n";
   }
-  text += fixes.empty() ? "No change of settings was found that fits."
+  text += fixes.empty() ? "No change of settings was found that fits on this machine."
                         : "These were planned and fit (steps simulated at nominal rates):";
   for (const Fix& f : fixes) {
     text += "\n  " + f.flag + "  (" + f.effect + "; step " + milliseconds(f.step_seconds) + ")";
@@ -171,6 +190,8 @@ std::string plan_json(const PlanResult& r, const std::vector<Fix>& fixes) {
   }
   j["h2d_bytes_per_step"] = r.prediction.h2d_bytes;
   j["d2h_bytes_per_step"] = r.prediction.d2h_bytes;
+  j["nvme_read_bytes_per_step"] = r.prediction.nvme_read_bytes;
+  j["nvme_write_bytes_per_step"] = r.prediction.nvme_write_bytes;
   j["step_seconds"] = r.prediction.step_seconds;
   j["plan"] = hash_text(r.plan.hash());
   return j.dump();

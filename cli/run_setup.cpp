@@ -4,6 +4,7 @@
 
 #include "models/gpt2_config.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/files/files.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/topology.hpp"
 
@@ -52,6 +53,16 @@ Budgets resolve_budgets(const BudgetArgs& args) {
   }
   const size_t external = (resident_bytes() + kStep - 1) / kStep * kStep;
   b.external[static_cast<size_t>(host != 0 ? Tier::host : Tier::device)] = external;
+  if (!args.nvme.empty()) {
+    // Units go round the directories, so the fullest decides.
+    uint64_t free = UINT64_MAX;
+    for (const std::string& d : args.nvme) free = std::min(free, real_files().free_bytes(d));
+    free *= args.nvme.size();
+    const Size size = args.nvme_mem.value_or(Size::percent(80));
+    b.bytes[static_cast<size_t>(Tier::nvme)] = size.resolve("--nvme-mem", free);
+  } else if (args.nvme_mem) {
+    throw ConfigError("--nvme-mem: there is no NVMe tier; name its directories with --nvme");
+  }
   return b;
 }
 

@@ -49,6 +49,7 @@ VerifyCase given_case(const VerifyArgs& args) {
   c.schedule = schedule_of(args);
   c.reference_threads = c.session.threads;
   c.evaluate = true;
+  c.nvme = {args.budget.nvme, args.budget.nvme_engine};
   return c;
 }
 
@@ -59,7 +60,7 @@ int run_verify(const VerifyArgs& args) {
   VerifyReport report;
   if (args.random != 0) {
     for (uint64_t i = 0; i < args.random; ++i) {
-      const VerifyCase c = random_case(args.seed, i);
+      const VerifyCase c = random_case(args.seed, i, args.budget.nvme);
       const auto data =
           random_tokens(vocabulary_of(c.session.model), c.session.shape.seq, c.session.seed);
       add(report, c, verify_case(c, *data), out);
@@ -85,8 +86,8 @@ int run_verify(const VerifyArgs& args) {
                              "; run: " + report.first_difference_run);
   }
   if (!report.idle_run.empty()) {
-    throw VerificationFailed("a run moved no weights, so it shows nothing: " + report.idle_run +
-                             "; lower --device-mem or use another --policy");
+    throw ConfigError("a run moved no weights, so it shows nothing: " + report.idle_run +
+                      "; give a --host-mem, a lower --device-mem or another --policy");
   }
   return 0;
 }

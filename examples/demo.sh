@@ -7,12 +7,14 @@ strata=${STRATA_BIN:?set STRATA_BIN to the strata binary}
 out=${STRATA_DEMO_OUT:-out/demo}
 steps=${STRATA_DEMO_STEPS:-1000}
 
-run=(--model gpt2:L6,D384,H6,V256,T128 --data "$here/data/moby-dick.txt" --batch 8
+# The memory that kernels need grows with their threads, and the budgets below are for four.
+threads=$(nproc)
+run=(--threads "$((threads < 4 ? threads : 4))" --model gpt2:L6,D384,H6,V256,T128 --data "$here/data/moby-dick.txt" --batch 8
   --lr 1e-3 --min-lr 1e-4 --beta2 0.99 --weight-decay 0.1 --clip 1 --dtype fp32
   --host-mem 256MiB --policy lru)
 
 echo "== Training $steps steps; metrics go to $out/metrics.jsonl"
-"$strata" train "${run[@]}" --device-mem 172MiB \
+"$strata" train "${run[@]}" --device-mem 176MiB \
   --steps "$steps" --warmup "$((steps / 20))" --out "$out"
 echo
 echo "== The first 20 steps in 56 MiB, rebuilding activations, and with everything resident"

@@ -22,8 +22,13 @@ void check(std::string_view spec, const Gpt2Config& c) {
                      std::to_string(c.heads) + " heads");
   }
   // A trace lists every layer's ops.
-  constexpr uint32_t kMostLayers = 10'000;
+  constexpr uint32_t kMostLayers = 1'000;
   if (c.layers > kMostLayers) refuse(spec, "more than " + std::to_string(kMostLayers) + " layers");
+  // Attention prepares products for every block of keys.
+  constexpr uint32_t kMostPositions = 1 << 17;
+  if (c.positions > kMostPositions) {
+    refuse(spec, "more than " + std::to_string(kMostPositions) + " positions");
+  }
 }
 
 }  // namespace

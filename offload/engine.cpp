@@ -60,6 +60,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
                                  ledger_)};
   record_base_ = device_arena_.base() + device_units;
   values_ = record_base_ + records_.bytes();
+  program_ = programs_.front();
   norm_table_ = std::make_unique<NormTable>(layout_, shape_, records_, record_base_);
   victims_.reserve(layout.chunks() * 2);
   create_objects();
@@ -325,12 +326,9 @@ StepResult Engine::result(uint32_t back) {
   backend_.wait(m.done);
   for (const Fence& f : m.updates) backend_.wait(f);
   const StepRecord& r = m.record;
-  return {r.loss,
-          r.grad_norm,
-          r.scale.apply != 0,
-          r.nonfinite_grad,
-          r.nonfinite_loss != 0,
-          nonfinite_weight_.load(std::memory_order_relaxed) != 0};
+  return {
+      r.loss,           r.grad_norm,           r.scale.apply != 0,
+      r.nonfinite_grad, r.nonfinite_loss != 0, nonfinite_weight_.load(std::memory_order_relaxed)};
 }
 
 double Engine::evaluation_loss() {

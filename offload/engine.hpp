@@ -42,7 +42,9 @@ struct StepResult {
   double loss = 0, grad_norm = 0;
   bool applied = true;
   uint32_t nonfinite_grad = UINT32_MAX;
-  bool nonfinite_loss = false, nonfinite_weight = false;
+  bool nonfinite_loss = false;
+  /// The first tensor with an updated weight that is not finite, in any step so far.
+  uint32_t nonfinite_weight = UINT32_MAX;
 };
 
 /// Since the engine was made.
@@ -178,11 +180,11 @@ class Engine final : public OpSink, private OpScope {
   std::unique_ptr<NormTable> norm_table_;
   Hazard record_hazard_;
   std::array<StepMirror, 2> mirrors_;
-  std::atomic<uint32_t> nonfinite_weight_{0};
+  std::atomic<uint32_t> nonfinite_weight_{UINT32_MAX};
   std::vector<kernels::StepScale> chunk_scales_;  // host mirror
   std::vector<Hazard> chunk_scale_hazards_;
 
-  // the program being run
+  // the program being run, or run last; the first before any was
   const Program* program_ = nullptr;
   uint32_t program_index_ = 0;
   OpIndex cursor_ = 0;

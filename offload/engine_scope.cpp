@@ -87,8 +87,9 @@ void Engine::set_weight(ParamId p, const FillFn& fill) {
     flush();
     backend_.drain();
   }
-  std::vector<float> master(kBlock);
-  std::vector<uint16_t> hi(kBlock), lo(kBlock);
+  const size_t block = backend_.executes() ? kBlock : 0;
+  std::vector<float> master(block);
+  std::vector<uint16_t> hi(block), lo(block);
   Stream& stream = backend_.stream(Resource::update);
   const bool split = shape_.weight_type() == DType::bf16;
   for (const Piece& piece : layout_.of_param(p)) {

@@ -53,15 +53,17 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint3
     engine.begin(0, {s, 0, 1});
     engine.run_program();
     engine.end();
-    if (s + 1 == steps) engine.flush();
     backend.drain();
   }
+  // In the steady state each step runs the updates of the one before it, so the last one's own are
+  // left out.
   out.step_seconds = backend.now() - start;
   out.h2d_bytes = engine.stats().h2d_bytes - before.h2d_bytes;
   out.d2h_bytes = engine.stats().d2h_bytes - before.d2h_bytes;
   out.nvme_read_bytes = engine.stats().nvme_read_bytes - before.nvme_read_bytes;
   out.nvme_write_bytes = engine.stats().nvme_write_bytes - before.nvme_write_bytes;
   out.demand_misses = engine.stats().demand_misses - before.demand_misses;
+  engine.flush();
   for (uint32_t p = 1; p < in.programs.size(); ++p) {
     engine.begin(p);
     engine.run_program();

@@ -1,6 +1,7 @@
 #include "offload/updater.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace strata {
 namespace {
@@ -30,9 +31,29 @@ void fill(Slice& s, const UpdateJob& job, const ChunkSlice& c, const Hyper& h) {
   s.weight_decay = h.params[c.param].decay ? h.weight_decay : 0.0f;
 }
 
+/// Finds which of the slices it was: rare, so a look at every weight is cheap enough.
+void name_nonfinite(const UpdateJob& job, std::span<const ChunkSlice> slices) {
+  for (const ChunkSlice& c : slices) {
+    const size_t size = size_of(job.weight_type);
+    const std::byte* weights = job.planes.at(Plane::weight, c.chunk_offset, size);
+    for (uint64_t i = 0; i < c.elems; ++i) {
+      uint32_t bits = 0;
+      // A bf16 is the upper half of a float.
+      std::memcpy(reinterpret_cast<std::byte*>(&bits) + sizeof bits - size, weights + i * size,
+                  size);
+      if ((bits & 0x7f800000) != 0x7f800000) continue;
+      uint32_t seen = job.nonfinite->load(std::memory_order_relaxed);
+      while (c.param < seen && !job.nonfinite->compare_exchange_weak(seen, c.param)) {
+      }
+      break;
+    }
+  }
+}
+
 void run_update(HostContext& host, UpdateJob job, Hyper h) {
   std::array<kernels::AdamWSlice, kBatch> adamw;
   std::array<kernels::SgdSlice, kBatch> sgd;
+  std::atomic<uint32_t> nonfinite{0};
   for (uint32_t begin = 0; begin < job.slice_count; begin += kBatch) {
     const uint32_t n = std::min(kBatch, job.slice_count - begin);
     for (uint32_t i = 0; i < n; ++i) {
@@ -46,10 +67,14 @@ void run_update(HostContext& host, UpdateJob job, Hyper h) {
     }
     if (h.kind == OptimizerKind::adamw) {
       kernels::adamw(host.pool, std::span(adamw).first(n), job.weight_type, job.grad_type,
-                     {job.lr, h.beta1, h.beta2, h.eps}, job.scale, job.nonfinite);
+                     {job.lr, h.beta1, h.beta2, h.eps}, job.scale, &nonfinite);
     } else {
       kernels::sgd(host.pool, std::span(sgd).first(n), job.weight_type, job.grad_type,
-                   {job.lr, h.momentum}, job.scale, job.nonfinite);
+                   {job.lr, h.momentum}, job.scale, &nonfinite);
+    }
+    if (nonfinite.load(std::memory_order_relaxed) != 0) {
+      name_nonfinite(job, std::span(job.slices + begin, n));
+      nonfinite.store(0, std::memory_order_relaxed);
     }
   }
 }

@@ -45,6 +45,7 @@ struct UpdateJob {
   uint32_t slice_count;
   DType weight_type, grad_type;
   const kernels::StepScale* scale;  // read when the update runs
+  /// Lowered to the first tensor with a weight that is not finite.
   std::atomic<uint32_t>* nonfinite;
   double lr;
 };

@@ -65,8 +65,11 @@ void MetricsWriter::write(const StepMetrics& m) {
   object.add("stall_ms", m.stall_ms);
   object.add("used_peak_device_bytes", m.used_peak_device_bytes);
   object.add("used_peak_host_bytes", m.used_peak_host_bytes);
+  object.add("used_peak_nvme_bytes", m.used_peak_nvme_bytes);
   object.add("h2d_bytes", m.h2d_bytes);
   object.add("d2h_bytes", m.d2h_bytes);
+  object.add("nvme_read_bytes", m.nvme_read_bytes);
+  object.add("nvme_write_bytes", m.nvme_write_bytes);
   if (m.validation_loss) object.add("validation_loss", *m.validation_loss);
   const fmt::memory_buffer& line = object.line();
   for (size_t done = 0; done < line.size();) {

@@ -17,8 +17,11 @@ struct StepMetrics {
   double stall_ms = 0;  ///< of step_ms: compute waited for a transfer or the issuer blocked
   uint64_t used_peak_device_bytes = 0;
   uint64_t used_peak_host_bytes = 0;
+  uint64_t used_peak_nvme_bytes = 0;
   uint64_t h2d_bytes = 0;  ///< moved in this step
   uint64_t d2h_bytes = 0;
+  uint64_t nvme_read_bytes = 0;
+  uint64_t nvme_write_bytes = 0;          ///< drive wear
   std::optional<double> validation_loss;  ///< when evaluated after this step
 };
 

@@ -84,8 +84,19 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
     external_.push_back(
         ledger_.reserve(static_cast<Tier>(t), Category::external, budgets.external[t]));
   }
-  backend_ = std::make_unique<HostBackend>(HostBackendOptions{
-      workload.config().threads, options.h2d, options.d2h, options.delay_seed, 200});
+  HostBackendOptions backend{workload.config().threads, options.h2d, options.d2h,
+                             options.delay_seed, 200};
+  if (plan_.nvme_units != 0) {
+    NvmeOptions nvme;
+    nvme.directories = options.nvme.directories;
+    nvme.engine = options.nvme.engine;
+    nvme.unit_bytes = workload.shape().unit_bytes();
+    nvme.units = plan_.nvme_units;
+    nvme.delay_seed = options.delay_seed;
+    store_ = std::make_unique<NvmeStore>(nvme);
+    backend.nvme = store_->adopted();
+  }
+  backend_ = std::make_unique<HostBackend>(backend);
   EngineOptions engine;
   engine.clip = workload.config().clip;
   engine.log = options.log;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/model.hpp"
+#include "offload/nvme/store.hpp"
 #include "offload/planner.hpp"
 #include "runtime/host/host_backend.hpp"
 #include "train/schedule.hpp"
@@ -57,14 +58,21 @@ class Workload {
   std::optional<StateShape> shape_;
 };
 
+/// Where the NVMe tier is, if there is one.
+struct NvmePlace {
+  std::vector<std::string> directories;
+  std::string engine = "auto";
+};
+
 struct RunOptions {
   uint64_t delay_seed = 0;
   LinkRate h2d, d2h;
   IssueLog* log = nullptr;
   Mutations mutations;
+  NvmePlace nvme;
 };
 
-/// A planned workload with its memory, on the host backend.
+/// A planned workload with its memory and files, on the host backend.
 class Session {
  public:
   /// Throws DoesNotFit, before allocating, when the plan does not fit.
@@ -82,6 +90,8 @@ class Session {
   Engine& engine() noexcept { return *engine_; }
   const Ledger& ledger() const noexcept { return ledger_; }
   HostBackend& backend() noexcept { return *backend_; }
+  /// Null when nothing lives on NVMe.
+  const NvmeStore* nvme() const noexcept { return store_.get(); }
   /// A plane of a parameter, as stored. Runs pending updates first.
   std::vector<std::byte> read(ParamId, Plane);
   /// Hash over every tensor's weights, remainders and records, as stored.
@@ -95,6 +105,7 @@ class Session {
   PlanInput input_;
   Ledger ledger_;
   std::vector<Reservation> external_;
+  std::unique_ptr<NvmeStore> store_;
   std::unique_ptr<HostBackend> backend_;
   std::unique_ptr<Engine> engine_;
 };

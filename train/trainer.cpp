@@ -1,5 +1,7 @@
 #include "train/trainer.hpp"
 
+#include <cmath>
+
 #include "runtime/errors.hpp"
 
 namespace strata {
@@ -46,6 +48,10 @@ void Trainer::run(const StepFn& on_step) {
     start_clock();  // the evaluation's time is no step's
     on_step(metrics);
     ++reported;
+    if (!std::isfinite(*metrics.validation_loss)) {
+      throw NonFinite("the validation loss after step " + std::to_string(s + 1) +
+                      " is not finite; try a lower --lr or a longer --warmup");
+    }
   }
   if (reported < config_.schedule.steps) on_step(measure(reported, 0));
   session_.flush();
@@ -74,6 +80,8 @@ void Trainer::issue(uint64_t step) {
   const EngineStats& after = session_.engine().stats();
   b.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
   b.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
+  b.nvme_read_bytes = after.nvme_read_bytes - before.nvme_read_bytes;
+  b.nvme_write_bytes = after.nvme_write_bytes - before.nvme_write_bytes;
   // The stream itself takes the time: when the issuer asks, it is a good part of a step ahead.
   Stream& compute = session_.backend().stream(Resource::compute);
   launch_native<stamp, HostContext>(compute, {}, static_cast<const Backend*>(&session_.backend()),
@@ -98,8 +106,11 @@ StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   m.stall_ms = (b.waited - began_waited_) * 1e3;
   m.used_peak_device_bytes = session_.ledger().peak(Tier::device);
   m.used_peak_host_bytes = session_.ledger().peak(Tier::host);
+  m.used_peak_nvme_bytes = session_.ledger().peak(Tier::nvme);
   m.h2d_bytes = b.h2d_bytes;
   m.d2h_bytes = b.d2h_bytes;
+  m.nvme_read_bytes = b.nvme_read_bytes;
+  m.nvme_write_bytes = b.nvme_write_bytes;
   began_ = b.finished;
   began_waited_ = b.waited;
   return m;
@@ -109,8 +120,9 @@ void Trainer::check(uint64_t step, const StepResult& r) const {
   const std::string where = " at step " + std::to_string(step + 1);
   // Without clipping a chunk is updated as soon as its own gradient is known.
   const std::string advice =
-      std::string(workload_.config().clip > 0 ? "; no weight was changed by it" : "") +
-      "; try a lower --lr, a longer --warmup or --clip";
+      workload_.config().clip > 0
+          ? std::string("; no weight was changed by it; try a lower --lr or a longer --warmup")
+          : std::string("; try a lower --lr, a longer --warmup or --clip");
   const bool loss = r.nonfinite_loss, grad = r.nonfinite_grad != UINT32_MAX;
   if (loss || grad) {
     const std::string tensor =
@@ -119,9 +131,9 @@ void Trainer::check(uint64_t step, const StepResult& r) const {
                     : loss       ? "the loss is not finite" + where + advice
                                  : tensor + " is not finite" + where + advice);
   }
-  if (r.nonfinite_weight) {
-    throw NonFinite("an updated weight is not finite" + where +
-                    "; try a lower --lr or a longer --warmup");
+  if (r.nonfinite_weight != UINT32_MAX) {
+    throw NonFinite("the updated " + workload_.layout().params()[r.nonfinite_weight].name +
+                    " is not finite" + where + "; try a lower --lr or a longer --warmup");
   }
 }
 

@@ -39,7 +39,7 @@ class Trainer {
   /// A step on its way: what it reads, and what is known of it when it is done.
   struct Batch {
     std::vector<int32_t> tokens, targets;
-    uint64_t h2d_bytes = 0, d2h_bytes = 0;
+    uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;
     double finished = 0, waited = 0;  // seconds; written by the compute stream
     Fence written;
   };

@@ -41,8 +41,11 @@ class Runner {
     const auto keep = [&](const StepResult& r) {
       out.losses.push_back(r.loss);
       out.norms.push_back(r.grad_norm);
-      if (!r.applied || r.nonfinite_weight) {
-        throw NonFinite("the run to verify is not finite; try a lower --lr");
+      if (!r.applied || r.nonfinite_weight != UINT32_MAX) {
+        const uint32_t p = r.applied ? r.nonfinite_weight : r.nonfinite_grad;
+        throw NonFinite(std::string("the run to verify is not finite: ") +
+                        (p == UINT32_MAX ? "its loss" : workload_.layout().params()[p].name) +
+                        " at step " + std::to_string(out.losses.size()) + "; try a lower --lr");
       }
     };
     for (uint64_t s = 0; s < case_.schedule.steps; ++s) {
@@ -60,12 +63,12 @@ class Runner {
     }
     session.flush();
     keep(session.result(0));
-    read_state(session, out);
     out.stats = session.engine().stats();
     for (size_t t = 0; t < kTiers; ++t) {
       out.peaks[t] = session.ledger().peak(static_cast<Tier>(t));
       out.predicted[t] = plan.tiers[t].peak;
     }
+    read_state(session, out);
     out.plan_hash = plan.plan.hash();
     return out;
   }
@@ -143,6 +146,7 @@ VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
   RunOptions options;
   options.delay_seed = c.delay_seed;
   options.mutations = c.mutations;
+  options.nvme = c.nvme;
   const Record b = under.run(c.budgets, options);
   Runner reference(c, resident, data);
   const Record a = reference.run(unlimited(), {});

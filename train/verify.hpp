@@ -22,6 +22,7 @@ struct VerifyCase {
   /// Threads of the resident run.
   uint32_t reference_threads = 1;
   Mutations mutations;
+  NvmePlace nvme;
 };
 
 /// Where two runs part. `element` is of the tensor, or 0 for a loss.
@@ -60,7 +61,9 @@ struct VerifyReport {
 
 /// Case `index` of the random cases of `seed`: small models of three shapes; budgets log-uniform
 /// between the planned minimum and the resident peak, every second one at the minimum.
-VerifyCase random_case(uint64_t seed, uint64_t index);
+/// With directories, most runs keep a part or all of their state on NVMe, on one or more of them.
+VerifyCase random_case(uint64_t seed, uint64_t index,
+                       const std::vector<std::string>& nvme_directories = {});
 std::string describe(const VerifyCase&);
 /// Adds what the case and its outcome cover.
 void count_coverage(Coverage&, const VerifyCase&, const VerifyOutcome&);

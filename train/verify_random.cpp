@@ -67,7 +67,8 @@ std::unique_ptr<TokenSource> random_tokens(uint32_t vocabulary, uint32_t seq, ui
   return std::make_unique<RandomTokens>(vocabulary, seq, seed);
 }
 
-VerifyCase random_case(uint64_t seed, uint64_t index) {
+VerifyCase random_case(uint64_t seed, uint64_t index,
+                       const std::vector<std::string>& nvme_directories) {
   Draws draw(seed, index);
   VerifyCase c;
   SessionConfig& s = c.session;
@@ -110,22 +111,35 @@ VerifyCase random_case(uint64_t seed, uint64_t index) {
     plan = workload.plan(wide);
   }
   const double u = draw.unit();
+  if (!nvme_directories.empty() && draw.below(8) != 0) {
+    constexpr double kHostShares[] = {0, 0, 0.2, 0.5, 0.9};
+    c.budgets.bytes[2] = workload.state_bytes();
+    c.budgets.bytes[1] =
+        static_cast<size_t>(static_cast<double>(workload.state_bytes()) * draw.pick(kHostShares));
+    wide.bytes = {size_t{1} << 40, c.budgets.bytes[1], c.budgets.bytes[2]};
+    plan = workload.plan(wide);
+    const uint64_t count = 1 + draw.below(nvme_directories.size());
+    c.nvme.directories.assign(nvme_directories.begin(),
+                              nvme_directories.begin() + static_cast<long>(count));
+    constexpr const char* kEngines[] = {"auto", "threads"};
+    c.nvme.engine = draw.pick(kEngines);
+  }
   c.budgets.bytes[0] = index % 2 == 0 ? plan.minimum[0] : log_uniform(plan.minimum[0], resident, u);
   return c;
 }
 
 std::string describe(const VerifyCase& c) {
   const SessionConfig& s = c.session;
-  char text[320];
+  char text[384];
   std::snprintf(
       text, sizeof text,
       "%s %s batch %u accum %u clip %g %s%s policy %s chunk %llu threads %u device %zu "
-      "host %zu recompute %s delay seed %llu%s",
+      "host %zu nvme %zu recompute %s delay seed %llu%s",
       s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches, s.clip,
       s.optimizer.kind == OptimizerKind::adamw ? "adamw" : "sgd",
       s.optimizer.kind == OptimizerKind::sgd && s.optimizer.momentum > 0 ? " momentum" : "",
       s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
-      c.budgets.bytes[0], c.budgets.bytes[1], s.recompute ? "block" : "none",
+      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], s.recompute ? "block" : "none",
       static_cast<unsigned long long>(c.delay_seed), c.evaluate ? " evaluating" : "");
   return text;
 }
@@ -144,6 +158,10 @@ void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome
   if (c.evaluate) count("evaluation between steps");
   if (o.stats.weight_fetches != 0) count("weights moved");
   if (o.stats.demand_misses != 0) count("demand misses");
+  if (o.stats.nvme_read_bytes != 0) {
+    count("nvme engine " + c.nvme.engine);
+    count("nvme directories " + std::to_string(c.nvme.directories.size()));
+  }
   if (o.peaks == o.predicted_peaks) count("peaks as predicted");
 }
 

@@ -34,8 +34,9 @@ class IoQueue {
   virtual ~IoQueue() = default;
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
-  /// One thread only. Copies the requests.
-  virtual void submit(std::span<const IoRequest>) = 0;
+  /// One thread only. Copies the requests. Those the system does not take complete with its error,
+  /// on this thread.
+  virtual void submit(std::span<const IoRequest>) noexcept = 0;
 
  protected:
   IoQueue() = default;

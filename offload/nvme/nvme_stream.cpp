@@ -45,11 +45,11 @@ NvmeStream::NvmeStream(NvmeStore& store, Direction direction, WrapSink wrap, voi
 NvmeStream::~NvmeStream() {
   stop();
   // The queue must not be in the middle of a transfer when it goes.
-  for (const Slot& s : slots_) {
-    for (uint32_t seen; seen = freed_.load(std::memory_order_acquire), s.busy.load();) {
-      futex_wait(freed_, seen);
-    }
-  }
+  while (!idle()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+bool NvmeStream::idle() const noexcept {
+  return std::none_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.busy.load(); });
 }
 
 void NvmeStream::run_launch(const Launch&) {
@@ -68,15 +68,18 @@ void NvmeStream::run_copy(const Copy& c) {
                                  c.bytes, offset));
   }
   batch_.clear();
+  const auto target = reinterpret_cast<uintptr_t>(c.dst);
+  wait_for_writers_of(target);
+  if (failed()) return;
   for (uint32_t p = 0; p < store_.pieces(); ++p) {
     const size_t begin = size_t{p} * store_.options_.request_bytes;
     const size_t bytes = std::min<size_t>(store_.options_.request_bytes, unit_bytes - begin);
     std::byte* const data = memory + begin;
+    if (!write) note_kernel_wrote(data, bytes);  // from here on, whenever it likes
     if (write) {
       note_kernel_reads(data, bytes);
       if (store_.options_.checksums) {
-        store_.checksum(static_cast<uint32_t>(unit), p)
-            .store(hash_of(data, bytes), std::memory_order_relaxed);
+        store_.checksum(static_cast<uint32_t>(unit), p) = hash_of(data, bytes);
       }
     }
     uint32_t slot = free_slot();
@@ -84,16 +87,32 @@ void NvmeStream::run_copy(const Copy& c) {
       queue_->submit(batch_);
       batch_.clear();
       slot = wait_for_slot();
+      if (slot == kNone) return;
     }
     Slot& s = slots_[slot];
     s.unit = static_cast<uint32_t>(unit);
     s.piece = p;
+    s.target = target;
     s.entry = take_entry(nullptr);
     const auto where = store_.place(s.unit, p);
     s.started.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     batch_.push_back({slot, where.file, write, data, static_cast<uint32_t>(bytes), where.offset});
   }
   if (!batch_.empty()) queue_->submit(batch_);
+}
+
+/// A stream's work is in order, so nobody else waits before a later copy writes what an earlier one
+/// still writes.
+void NvmeStream::wait_for_writers_of(uintptr_t target) noexcept {
+  const size_t n = store_.options_.unit_bytes;
+  for (const Slot& s : slots_) {
+    for (;;) {
+      const uint32_t seen = freed_.load(std::memory_order_acquire);
+      const bool overlaps = target < s.target + n && s.target < target + n;
+      if (!overlaps || !s.busy.load(std::memory_order_acquire) || failed()) break;
+      futex_wait(freed_, seen);
+    }
+  }
 }
 
 uint32_t NvmeStream::free_slot() noexcept {
@@ -109,7 +128,7 @@ uint32_t NvmeStream::wait_for_slot() noexcept {
   for (;;) {
     const uint32_t seen = freed_.load(std::memory_order_acquire);
     const uint32_t slot = free_slot();
-    if (slot != kNone) return slot;
+    if (slot != kNone || failed()) return slot;
     futex_wait(freed_, seen);
   }
 }
@@ -187,10 +206,16 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
       throw NvmeError(
           io_error(verb, r.bytes, r.offset, f.file->name(), r.write ? ENOSPC : 0).what(), unit);
     } else {
-      // Past the page cache only whole blocks may follow.
+      const size_t before = done;
       done += static_cast<size_t>(result);
       if (done >= r.bytes) return;
-      done = done / f.block * f.block;
+      // Past the page cache only whole blocks may follow.
+      if (f.direct) done = done / f.block * f.block;
+      if (done > before) {
+        tries = 0;
+      } else if (++tries > kMostRetries) {
+        throw NvmeError(io_error(verb, r.bytes, r.offset, f.file->name(), EIO).what(), unit);
+      }
     }
     std::byte* const data = r.data + done;
     const size_t bytes = r.bytes - done;
@@ -200,7 +225,7 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
 }
 
 void NvmeStream::check_content(const IoRequest& r, const Slot& s) {
-  const uint64_t expected = store_.checksum(s.unit, s.piece).load(std::memory_order_relaxed);
+  const uint64_t expected = store_.checksum(s.unit, s.piece);
   if (hash_of(r.data, r.bytes) == expected) return;
   throw NvmeError(
       fmt::format("read {} bytes at offset {} of {}, and they are not those that were written "
@@ -214,7 +239,7 @@ void NvmeStream::check_age() {
   const double limit = store_.options_.timeout_seconds * 1e9;
   for (const Slot& s : slots_) {
     const int64_t started = s.started.load(std::memory_order_relaxed);
-    if (started == 0 || static_cast<double>(now - started) < limit || failed()) continue;
+    if (started == 0 || static_cast<double>(now - started) < limit) continue;
     const auto where = store_.place(s.unit, s.piece);
     fail(std::make_exception_ptr(NvmeError(
         fmt::format("a {} at offset {} of {} has not come back for {} s; the drive hangs: look at "
@@ -224,8 +249,11 @@ void NvmeStream::check_age() {
         s.unit)));
     // Nobody may wait for ever: from here on fences complete whatever is still in flight.
     const std::lock_guard lock(retiring_);
+    if (abandoned_) continue;
     abandoned_ = true;
     leave();
+    freed_.fetch_add(1, std::memory_order_release);
+    futex_wake_one(freed_);
   }
 }
 

@@ -19,6 +19,8 @@ class NvmeStream final : public WorkerStream, private IoSink {
   ~NvmeStream() override;
 
   uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// Nothing is in flight.
+  bool idle() const noexcept;
   /// Fails the stream if a transfer has been in flight for longer than the store's limit.
   void check_age();
 
@@ -29,6 +31,7 @@ class NvmeStream final : public WorkerStream, private IoSink {
     std::atomic<bool> busy{false};
     std::atomic<int64_t> started{0};  // nanoseconds of the clock
     std::atomic<uint32_t> unit{0}, piece{0}, entry{0};
+    uintptr_t target = 0;  // the worker's
   };
   /// Transfers and fences in issue order: a fence completes when all before it are done.
   struct Entry {
@@ -42,6 +45,7 @@ class NvmeStream final : public WorkerStream, private IoSink {
   void run_record(const Fence&) override;
   void completed(const IoRequest&, int64_t result) noexcept override;
 
+  void wait_for_writers_of(uintptr_t target) noexcept;
   uint32_t free_slot() noexcept;
   uint32_t wait_for_slot() noexcept;
   uint32_t take_entry(const Fence*) noexcept;

@@ -26,6 +26,8 @@ void check(const NvmeOptions& o) {
   if (o.unit_bytes == 0 || o.units == 0) refuse("there is nothing to keep in it");
   if (o.depth == 0 || o.depth > 1024) refuse("the depth must be from 1 to 1024");
   if (o.request_bytes == 0) refuse("a transfer must have at least one byte");
+  if (o.unit_bytes > PTRDIFF_MAX / o.units) refuse("it is larger than an address can name");
+  if (!(o.timeout_seconds > 0)) refuse("the time a transfer may take must be positive");
 }
 
 }  // namespace
@@ -43,14 +45,13 @@ NvmeStore::NvmeStore(const NvmeOptions& options, Files& files, WrapSink wrap, vo
   open_files(files);
   pieces_ = static_cast<uint32_t>((options_.unit_bytes + options_.request_bytes - 1) /
                                   options_.request_bytes);
-  checksums_ = std::vector<std::atomic<uint64_t>>(uint64_t{options_.units} * pieces_);
+  if (options_.checksums) checksums_.resize(uint64_t{options_.units} * pieces_);
   void* const base = ::mmap(nullptr, options_.units * options_.unit_bytes, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) throw OutOfMemory("no address space for the NVMe tier");
   base_ = static_cast<std::byte*>(base);
   try {
-    reader_ = std::make_unique<NvmeStream>(*this, NvmeStream::Direction::read, wrap, wrap_context);
-    writer_ = std::make_unique<NvmeStream>(*this, NvmeStream::Direction::write, wrap, wrap_context);
+    make_streams(wrap, wrap_context);
     watchdog_ = std::thread([this] { watch(); });
     write_through();
   } catch (...) {
@@ -61,7 +62,28 @@ NvmeStore::NvmeStore(const NvmeOptions& options, Files& files, WrapSink wrap, vo
 
 NvmeStore::~NvmeStore() { end(); }
 
+void NvmeStore::make_streams(WrapSink wrap, void* wrap_context) {
+  const auto make = [&] {
+    using Direction = NvmeStream::Direction;
+    reader_ = std::make_unique<NvmeStream>(*this, Direction::read, wrap, wrap_context);
+    writer_ = std::make_unique<NvmeStream>(*this, Direction::write, wrap, wrap_context);
+  };
+  if (options_.engine != "auto") return make();
+  try {
+    make();
+  } catch (const IoError& e) {
+    if (engine_ == kIoEngines[1]) throw;
+    reader_.reset();
+    engine_ = kIoEngines[1];
+    engine_reason_ = e.what();
+    make();
+  }
+}
+
 void NvmeStore::end() noexcept {
+  // Each may wait on a fence of the other; the watchdog sees to it that both end.
+  if (reader_) reader_->stop();
+  if (writer_) writer_->stop();
   if (watchdog_.joinable()) {
     {
       const std::lock_guard lock(mutex_);
@@ -70,12 +92,23 @@ void NvmeStore::end() noexcept {
     ending_.notify_all();
     watchdog_.join();
   }
-  // Each may wait on a fence of the other.
-  if (reader_) reader_->stop();
-  if (writer_) writer_->stop();
+  const auto limit = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(std::min(options_.timeout_seconds, 60.0));
+  const auto busy = [&] { return (reader_ && !reader_->idle()) || (writer_ && !writer_->idle()); };
+  while (busy() && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (busy()) {
+    // The drive never answered: whoever waited was told. Its transfers may still come back, so what
+    // they touch stays until the process ends.
+    reader_.release();
+    writer_.release();
+    new std::vector<ScratchFile>(std::move(files_));
+    return;
+  }
   reader_.reset();
   writer_.reset();
-  ::munmap(base_, options_.units * options_.unit_bytes);
+  if (base_ != nullptr) ::munmap(base_, options_.units * options_.unit_bytes);
 }
 
 void NvmeStore::open_files(Files& files) {
@@ -85,14 +118,15 @@ void NvmeStore::open_files(Files& files) {
     ScratchFile f = files.open_scratch(directory);
     if (options_.unit_bytes % f.block != 0 || options_.request_bytes % f.block != 0) {
       throw ConfigError(fmt::format(
-          "NVMe tier: {} wants transfers in multiples of {} bytes, and a unit has {}; choose "
-          "another --chunk-size",
-          directory, f.block, options_.unit_bytes));
+          "NVMe tier: {} wants transfers in multiples of {} bytes, and a unit has {}, a transfer "
+          "at most {}; choose another --chunk-size",
+          directory, f.block, options_.unit_bytes, options_.request_bytes));
     }
     const uint64_t mine = (options_.units + n - 1 - i) / n * options_.unit_bytes;
-    // Where the file system cannot reserve, writing it through once will tell.
-    const int error = mine == 0 ? 0 : -f.file->reserve(mine);
-    if (error != 0 && error != EOPNOTSUPP) {
+    int error = mine == 0 ? 0 : -f.file->reserve(mine);
+    // Where the file system cannot reserve, there must be room, and writing it through takes it.
+    if (error == EOPNOTSUPP) error = files.free_bytes(directory) < mine ? ENOSPC : 0;
+    if (error != 0) {
       throw IoError(fmt::format("{} ({} bytes needed, {} free)",
                                 io_error("reserve space in", f.file->name(), error).what(), mine,
                                 files.free_bytes(directory)));
@@ -103,14 +137,18 @@ void NvmeStore::open_files(Files& files) {
 }
 
 void NvmeStore::write_through() {
-  const Arena zeros = allocate_pages(options_.unit_bytes, "the first writing of the NVMe tier");
-  for (uint32_t u = 0; u < options_.units; ++u) {
+  const Arena zeros = allocate_pages(options_.unit_bytes, "first-writing");
+  for (uint32_t u = 0; u < options_.units && !writer_->failed(); ++u) {
     writer_->copy(base_ + u * options_.unit_bytes, zeros.base(), options_.unit_bytes);
     // Short of the stream's own queues.
-    if (u % 256 == 255) writer_->record().wait_done();
+    if (u % 256 == 255) writer_->record_always().wait_done();
   }
   writer_->record_always().wait_done();
   writer_->rethrow();
+  for (const ScratchFile& f : files_) {
+    const int error = f.direct ? 0 : -f.file->sync();
+    if (error != 0) throw io_error("write through", f.file->name(), error);
+  }
 }
 
 NvmeStore::Place NvmeStore::place(uint32_t unit, uint32_t piece) const noexcept {

@@ -89,13 +89,14 @@ class NvmeStore {
   };
 
   void end() noexcept;
+  void make_streams(WrapSink, void* wrap_context);
   void open_files(Files&);
   void write_through();
   void watch();
   uint32_t pieces() const noexcept { return pieces_; }
   Place place(uint32_t unit, uint32_t piece) const noexcept;
   /// Of a piece of a unit.
-  std::atomic<uint64_t>& checksum(uint32_t unit, uint32_t piece) noexcept {
+  uint64_t& checksum(uint32_t unit, uint32_t piece) noexcept {
     return checksums_[uint64_t{unit} * pieces_ + piece];
   }
 
@@ -104,7 +105,7 @@ class NvmeStore {
   bool direct_ = true;
   uint32_t pieces_ = 0;
   std::vector<ScratchFile> files_;
-  std::vector<std::atomic<uint64_t>> checksums_;
+  std::vector<uint64_t> checksums_;
   std::byte* base_ = nullptr;
   std::unique_ptr<NvmeStream> reader_, writer_;
 

@@ -138,7 +138,11 @@ void WorkerStream::execute(const Record& r) {
 }
 
 void WorkerStream::fail(std::exception_ptr error) noexcept {
-  if (failing_.exchange(true, std::memory_order_relaxed)) return;
+  if (failing_.exchange(true, std::memory_order_relaxed)) {
+    // Nobody may see this failure's work done before the failure.
+    while (!failed()) cpu_relax();
+    return;
+  }
   error_ = std::move(error);
   failed_.store(true, std::memory_order_release);
 }

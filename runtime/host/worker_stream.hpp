@@ -17,6 +17,7 @@ class WorkerStream : public Stream {
  public:
   /// Rethrows on the issuer what a record threw.
   void rethrow();
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// Time the worker spent in waits for fences that were not done.
   double waited_seconds() const noexcept {
     return static_cast<double>(waited_nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
@@ -43,7 +44,6 @@ class WorkerStream : public Stream {
   void start();
   /// Any thread. The first failure stays; later copies and launches are left out.
   void fail(std::exception_ptr) noexcept;
-  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
 
   // On the worker, in order; what they throw fails the stream.
   virtual void run_copy(const Copy&) = 0;

@@ -142,7 +142,9 @@ TEST(Options, VerifyIsGivenAModelOrRandom) {
   EXPECT_EQ(a.seed, 3u);
   EXPECT_TRUE(a.json);
   EXPECT_CONTAINS(error("verify"), "--random N");
-  EXPECT_CONTAINS(error("verify --random 3 --model gpt2"), "leave out");
+  for (const char* flag : {"--model gpt2", "--device-mem 1MiB", "--dtype bf16", "--data t.txt"}) {
+    EXPECT_CONTAINS(error("verify --random 3 " + std::string(flag)), "leave out");
+  }
   EXPECT_CONTAINS(error("verify --random 0"), "--random: '0'");
 }
 
@@ -162,6 +164,16 @@ TEST(Options, BenchStepAndPolicies) {
   EXPECT_CONTAINS(error("bench"), "strata bench step");
   EXPECT_CONTAINS(error("bench stpe"), "did you mean 'step'");
   EXPECT_CONTAINS(error("bench step"), "--model is missing");
+}
+
+TEST(Options, NvmeTier) {
+  const auto a = parse_as<TrainArgs>(
+      "train --model gpt2 --data t --nvme /a,/b --nvme-mem 2GiB --nvme-engine threads");
+  EXPECT_EQ(a.budget.nvme, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(a.budget.nvme_engine, "threads");
+  EXPECT_TRUE(a.budget.nvme_mem.has_value());
+  EXPECT_CONTAINS(error("train --model gpt2 --data t --nvme /a,,/b"), "empty item");
+  EXPECT_CONTAINS(error("train --model gpt2 --data t --nvme-engine aio"), "io_uring, threads");
 }
 
 TEST(Options, BenchNvme) {

@@ -101,10 +101,46 @@ TEST_F(RunTrain, ANonFiniteLossIsCodeSix) {
   const CommandOutcome o = train("--steps 5 --lr 1e30 --warmup 0 --device-mem 512MiB --json");
   EXPECT_EQ(o.code, 6);
   EXPECT_EQ(o.out, "");
-  EXPECT_NE(o.err.find("error: the loss and the gradient of wte.weight are not finite at step 2"),
-            std::string::npos)
+  EXPECT_NE(o.err.find("error: the validation loss after step 1 is not finite"), std::string::npos)
       << o.err;
   EXPECT_EQ(metrics().size(), 1u) << "the good step is kept";
+}
+
+TEST_F(RunTrain, StateOnNvmeChangesNoLossAndLeavesNoFile) {
+  const auto losses = [&] {
+    std::vector<double> out;
+    for (const auto& line : metrics()) out.push_back(line.at("loss"));
+    return out;
+  };
+  ASSERT_EQ(train("--device-mem 512MiB --steps 30").code, 0);
+  const std::vector<double> resident = losses();
+  const Folder drive;
+  for (const char* budget : {"--host-mem 0", "--host-mem 33MiB"}) {
+    const CommandOutcome o =
+        train(std::string("--device-mem 40MiB --nvme-mem 64MiB --steps 30 --json --nvme ") +
+              drive.path("") + " " + budget);
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(losses(), resident);
+    const auto j = o.json();
+    EXPECT_GT(j.at("nvme_read_bytes"), 0u);
+    EXPECT_GT(j.at("nvme_write_bytes"), 0u);
+    EXPECT_GT(j.at("tiers").at("nvme").at("peak"), 0u);
+    EXPECT_TRUE(std::filesystem::is_empty(drive.path("")));
+  }
+  expect_bytes(metrics().back(), {"used_peak_nvme_bytes", "nvme_read_bytes", "nvme_write_bytes"});
+}
+
+TEST_F(RunTrain, MetricsOfAnEarlierRunAreKept) {
+  for (const char* steps : {"3", "2", "1"}) {
+    ASSERT_EQ(train(std::string("--device-mem 512MiB --steps ") + steps).code, 0);
+  }
+  EXPECT_EQ(metrics().size(), 1u);
+  const auto lines = [&](const std::string& name) {
+    const std::string text = folder_.read("run/a/" + name);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines("metrics.1.jsonl"), 3);
+  EXPECT_EQ(lines("metrics.2.jsonl"), 2);
 }
 
 TEST_F(RunTrain, AFolderThatCannotBeMadeIsNamed) {

@@ -52,10 +52,23 @@ TEST(RunVerify, OnText) {
       1);
 }
 
+TEST(RunVerify, RandomRunsOnNvmeAreIdentical) {
+  const Folder a, b;
+  const CommandOutcome o =
+      strata_command("verify --random 8 --seed 5 --json --nvme " + a.path("") + "," + b.path(""));
+  EXPECT_EQ(o.code, 0) << o.err;
+  const auto j = o.json();
+  EXPECT_EQ(j.at("identical"), 8u);
+  EXPECT_GT(j.at("coverage").at("nvme engine auto"), 0u);
+  EXPECT_GT(j.at("coverage").at("nvme engine threads"), 0u);
+  EXPECT_GT(j.at("coverage").at("nvme directories 2"), 0u);
+  EXPECT_EQ(j.at("coverage").at("peaks as predicted"), 8u);
+}
+
 TEST(RunVerify, ARunThatMovesNothingProvesNothing) {
   const CommandOutcome o =
       strata_command(kShape + std::string("--device-mem 512MiB --policy resident --json"));
-  EXPECT_EQ(o.code, 4);
+  EXPECT_EQ(o.code, 2);
   EXPECT_EQ(o.json().at("runs"), 1u);
   EXPECT_NE(o.err.find("moved no weights"), std::string::npos) << o.err;
 }

@@ -42,7 +42,7 @@ TEST(Gpt2Config, ShapesAreRead) {
   EXPECT_EQ(parse_gpt2("gpt2:T128,V256,H6,D384,L6"), (Gpt2Config{6, 384, 6, 256, 128}))
       << "in any order";
   EXPECT_EQ(parse_gpt2("gpt2:L2"), (Gpt2Config{2, 768, 12, 50257, 1024})) << "the rest as in gpt2";
-  EXPECT_EQ(parse_gpt2("gpt2:L10000").layers, 10000u);
+  EXPECT_EQ(parse_gpt2("gpt2:L1000").layers, 1000u);
 }
 
 TEST(Gpt2Config, SpecIsItsOwnName) {
@@ -77,7 +77,8 @@ TEST(Gpt2Config, ShapesThatAreNotLegalSayWhy) {
     EXPECT_CONTAINS(error("gpt2:" + std::string(item) + ",D32"), "'" + std::string(item) + "'");
   }
   EXPECT_CONTAINS(error("gpt2:D100,H3"), "width 100 is not a multiple of 3 heads");
-  EXPECT_CONTAINS(error("gpt2:L10001"), "more than 10000 layers");
+  EXPECT_CONTAINS(error("gpt2:L1001"), "more than 1000 layers");
+  EXPECT_CONTAINS(error("gpt2:T131073"), "more than 131072 positions");
   EXPECT_CONTAINS(error("gpt2:D100"), "not a multiple of 12 heads");
 }
 

@@ -71,8 +71,11 @@ TEST_F(MetricsFile, HasOneFlatObjectALine) {
                                              "stall_ms",
                                              "used_peak_device_bytes",
                                              "used_peak_host_bytes",
+                                             "used_peak_nvme_bytes",
                                              "h2d_bytes",
-                                             "d2h_bytes"};
+                                             "d2h_bytes",
+                                             "nvme_read_bytes",
+                                             "nvme_write_bytes"};
   std::vector<std::string> keys;
   for (const auto& [key, value] : first.items()) {
     keys.push_back(key);

@@ -211,7 +211,8 @@ TEST(Trainer, AWeightThatIsNotFiniteIsFoundAfterTheLastStepToo) {
   config.schedule = {1e39, 1e39, 0, 1};  // infinite as fp32
   SessionConfig session = small();
   session.evaluates = false;
-  EXPECT_CONTAINS(Running(session).fail(config, 1), "an updated weight is not finite at step 1");
+  EXPECT_CONTAINS(Running(session).fail(config, 1),
+                  "the updated wte.weight is not finite at step 1");
 }
 
 TEST(Trainer, AnErrorLeavesNoStepReadingFreedBatches) {

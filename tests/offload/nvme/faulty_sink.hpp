@@ -16,7 +16,8 @@ struct Fault {
   FaultKind kind = FaultKind::none;
   bool on_write = false;
   int nth = 1;
-  std::chrono::milliseconds hang{300};
+  /// Ends a hang.
+  std::atomic<bool> released{false};
   std::atomic<int> seen{0};
 };
 
@@ -48,7 +49,9 @@ class FaultySink final : public IoSink {
       case FaultKind::eio: return -EIO;
       case FaultKind::enospc: return -ENOSPC;
       case FaultKind::flip: r.data[r.bytes / 3] ^= std::byte{0x10}; return result;
-      case FaultKind::hang: std::this_thread::sleep_for(fault_.hang); return result;
+      case FaultKind::hang:
+        while (!fault_.released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return result;
     }
     return result;
   }

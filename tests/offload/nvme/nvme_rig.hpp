@@ -40,8 +40,8 @@ class TemporaryDirectories {
 /// A store with memory for each of its units beside it.
 struct NvmeRig {
   explicit NvmeRig(const NvmeOptions& o, WrapSink wrap = nullptr, void* context = nullptr)
-      : store(o, real_files(), wrap, context),
-        memory(allocate_pages(o.units * o.unit_bytes, "test")) {}
+      : memory(allocate_pages(o.units * o.unit_bytes, "test")),
+        store(o, real_files(), wrap, context) {}
 
   std::byte* unit(uint32_t u) const { return store.base() + u * store.options().unit_bytes; }
   std::byte* mine(uint32_t u) const { return memory.base() + u * store.options().unit_bytes; }
@@ -66,8 +66,8 @@ struct NvmeRig {
     s.rethrow();
   }
 
+  Arena memory;  // outlives all transfers
   NvmeStore store;
-  Arena memory;
 };
 
 }  // namespace strata::testing

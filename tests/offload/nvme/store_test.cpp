@@ -100,8 +100,10 @@ TEST_P(NvmeStoreConcurrency, StreamsWaitForEachOther) {
   NvmeRig rig(o);
   NvmeStream &reader = rig.store.reader(), &writer = rig.store.writer();
   std::vector<Fence> written, read;
+  std::vector<std::vector<std::byte>> expected;
   for (uint32_t u = 0; u < o.units; ++u) {
     rig.fill(u, 9);
+    expected.push_back(rig.content(u));
     rig.write(u);
     written.push_back(writer.record());
     // Each read goes to the memory that the write came from.
@@ -110,13 +112,52 @@ TEST_P(NvmeStoreConcurrency, StreamsWaitForEachOther) {
     read.push_back(reader.record());
     writer.wait(read.back());
   }
-  const auto last = rig.content(o.units - 1);
   read.back().wait_done();
   for (uint32_t u = 0; u < o.units; ++u) {
     EXPECT_TRUE(written[u].done() && read[u].done()) << "fences complete in order";
+    EXPECT_EQ(rig.content(u), expected[u]);
   }
-  EXPECT_EQ(rig.content(o.units - 1), last);
   rig.finish(writer);
+}
+
+TEST_P(NvmeStoreConcurrency, LaterCopiesOfAStreamWinWithoutAWait) {
+  const Case& c = GetParam();
+  if (c.units < 2) GTEST_SKIP() << "one unit has no other";
+  const TemporaryDirectories d(c.directories);
+  NvmeRig rig(options(c, d));
+  NvmeStream &reader = rig.store.reader(), &writer = rig.store.writer();
+  rig.fill(0, 1);
+  rig.fill(1, 2);
+  const auto first = rig.content(0), second = rig.content(1);
+  for (int i = 0; i < 20; ++i) {
+    writer.copy(rig.unit(0), rig.mine(1), c.unit_bytes);
+    writer.copy(rig.unit(0), rig.mine(0), c.unit_bytes);
+    writer.copy(rig.unit(1), rig.mine(1), c.unit_bytes);
+  }
+  rig.finish(writer);
+  for (int i = 0; i < 20; ++i) {
+    reader.copy(rig.mine(0), rig.unit(0), c.unit_bytes);
+    reader.copy(rig.mine(0), rig.unit(1), c.unit_bytes);
+    reader.copy(rig.mine(1), rig.unit(0), c.unit_bytes);
+  }
+  rig.finish(reader);
+  EXPECT_EQ(rig.content(0), second);
+  EXPECT_EQ(rig.content(1), first);
+}
+
+TEST_P(NvmeStoreConcurrency, RunsLongerThanItsRings) {
+  const Case& c = GetParam();
+  if (c.unit_bytes > 4096) GTEST_SKIP() << "small units are enough for this";
+  const TemporaryDirectories d(c.directories);
+  NvmeRig rig(options(c, d));
+  constexpr uint32_t kCopies = 9000;  // with a fence each
+  Fence last;
+  for (uint32_t i = 0; i < kCopies; ++i) {
+    rig.read(0);
+    last = rig.store.reader().record();
+  }
+  last.wait_done();
+  EXPECT_EQ(rig.store.bytes_read(), uint64_t{kCopies} * c.unit_bytes);
 }
 
 TEST_P(NvmeStoreConcurrency, CountsBytes) {
@@ -182,6 +223,8 @@ TEST(NvmeStore, RefusesOptionsThatMakeNoSense) {
   expect("no directory", [](NvmeOptions& o) { o.directories.clear(); });
   expect("given twice", [](NvmeOptions& o) { o.directories.push_back(o.directories[0]); });
   expect("nothing to keep", [](NvmeOptions& o) { o.units = 0; });
+  expect("must be positive", [](NvmeOptions& o) { o.timeout_seconds = 0; });
+  expect("an address can name", [](NvmeOptions& o) { o.unit_bytes = size_t{1} << 62; });
   expect("depth", [](NvmeOptions& o) { o.depth = 0; });
   expect("'aio' is not known", [](NvmeOptions& o) { o.engine = "aio"; });
   expect("multiples of", [](NvmeOptions& o) { o.unit_bytes = 5000; });
@@ -209,6 +252,7 @@ TEST(NvmeStore, WorksWithoutDirectTransfers) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "there is no tmpfs at /dev/shm";
   const TemporaryDirectories d(1, "/dev/shm");
   NvmeRig rig(options({"auto", 1, 8192, 3, 4, 4096}, d));
+  EXPECT_FALSE(rig.store.direct());
   rig.fill(1, 5);
   const auto expected = rig.content(1);
   rig.write(1);
