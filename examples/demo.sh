@@ -9,7 +9,8 @@ steps=${STRATA_DEMO_STEPS:-1000}
 
 # The memory that kernels need grows with their threads, and the budgets below are for four.
 threads=$(nproc)
-run=(--threads "$((threads < 4 ? threads : 4))" --model gpt2:L6,D384,H6,V256,T128 --data "$here/data/moby-dick.txt" --batch 8
+run=(--model gpt2:L6,D384,H6,V256,T128 --data "$here/data/moby-dick.txt" --batch 8
+  --threads "$((threads < 4 ? threads : 4))"
   --lr 1e-3 --min-lr 1e-4 --beta2 0.99 --weight-decay 0.1 --clip 1 --dtype fp32
   --host-mem 256MiB --policy lru)
 
