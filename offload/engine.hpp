@@ -68,9 +68,10 @@ class Engine final : public OpSink, private OpScope {
   void zero_state();
   /// Sets a parameter's master weights from blocks of fp32. Runs pending updates first.
   void set_weight(ParamId, const FillFn&);
-  /// Reads a plane of a parameter as stored, into `out` of elems * element size bytes. Runs pending
-  /// updates first.
-  void read(ParamId, Plane, void* out);
+  using VisitFn = std::function<void(uint64_t offset, const std::byte* data, size_t bytes)>;
+  /// Shows a plane of a parameter as stored, in blocks of at most 1 MiB, each at its offset in
+  /// bytes, ascending. Runs pending updates first.
+  void visit(ParamId, Plane, const VisitFn&);
 
   // ---- running
   /// Starts a run of a program: a training step, or an evaluation of one micro-batch.

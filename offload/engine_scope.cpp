@@ -152,11 +152,13 @@ void Engine::zero_state() {
   *reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step()) = StepRecord{};
 }
 
-void Engine::read(ParamId p, Plane plane, void* out) {
+void Engine::visit(ParamId p, Plane plane, const VisitFn& visit) {
+  constexpr size_t kBlockBytes = 1 << 20;
   flush();
   backend_.drain();
   const size_t size = shape_.element_bytes(plane);
   const uint64_t unit_elems = shape_.unit_bytes() / size;
+  std::vector<std::byte> block(std::min(kBlockBytes, shape_.unit_bytes()));
   Stream& stream = backend_.stream(Resource::d2h);
   for (const Piece& piece : layout_.of_param(p)) {
     const ObjId id{piece.chunk, plane};
@@ -168,15 +170,16 @@ void Engine::read(ParamId p, Plane plane, void* out) {
     for (uint64_t at = 0; at < piece.elems;) {
       const uint64_t offset = piece.chunk_offset + at;
       const uint64_t take =
-          std::min(piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset);
-      stream.copy(static_cast<std::byte*>(out) + (piece.param_offset + at) * size,
-                  address(id, from, offset, size), take * size);
+          std::min({piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset,
+                    uint64_t{block.size()} / size});
+      stream.copy(block.data(), address(id, from, offset, size), take * size);
+      backend_.wait(stream.record());
+      visit((piece.param_offset + at) * size, block.data(), take * size);
       at += take;
     }
     read_units(id, from, Resource::d2h, stream.record());
     unstage(id, from, false);
   }
-  backend_.wait(stream.record());
 }
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 #include "models/registry.hpp"
 #include "runtime/errors.hpp"
@@ -155,7 +156,9 @@ std::vector<Plane> state_planes(const Workload& w, ParamId p) {
 std::vector<std::byte> Session::read(ParamId p, Plane plane) {
   std::vector<std::byte> bytes(workload_.layout().params()[p].elems() *
                                workload_.shape().element_bytes(plane));
-  engine_->read(p, plane, bytes.data());
+  engine_->visit(p, plane, [&](uint64_t offset, const std::byte* data, size_t n) {
+    std::memcpy(bytes.data() + offset, data, n);
+  });
   return bytes;
 }
 
@@ -165,8 +168,8 @@ uint64_t Session::state_hash() {
   for (ParamId p = 0; p < layout.params().size(); ++p) {
     if (layout.storage_of(p) != p) continue;
     for (const Plane plane : state_planes(workload_, p)) {
-      const std::vector<std::byte> bytes = read(p, plane);
-      hash.bytes(bytes.data(), bytes.size());
+      engine_->visit(p, plane,
+                     [&](uint64_t, const std::byte* data, size_t n) { hash.bytes(data, n); });
     }
   }
   return hash.digest();

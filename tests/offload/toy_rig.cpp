@@ -1,5 +1,7 @@
 #include "tests/offload/toy_rig.hpp"
 
+#include <stdexcept>
+
 #include "runtime/host/host_backend.hpp"
 
 namespace strata::toy {
@@ -118,8 +120,11 @@ void Rig::step(uint64_t s) {
 }
 
 std::vector<std::byte> Rig::read(ParamId p, Plane plane) {
-  std::vector<std::byte> bytes(plans.layout.params()[p].elems() * 4);
-  engine->read(p, plane, bytes.data());
+  std::vector<std::byte> bytes;
+  engine->visit(p, plane, [&](uint64_t offset, const std::byte* data, size_t n) {
+    if (offset != bytes.size()) throw std::logic_error("blocks do not come in order");
+    bytes.insert(bytes.end(), data, data + n);
+  });
   return bytes;
 }
 

@@ -60,12 +60,12 @@ class Resident {
     const bool wide = plane == Plane::grad ? workload_.shape().grad_type() == DType::f32
                                            : workload_.config().dtype == DType::f32;
     std::vector<float> out(workload_.layout().params()[p].elems());
+    const std::vector<std::byte> bytes = session_.read(p, plane);
     if (wide) {
-      session_.engine().read(p, plane, out.data());
+      std::memcpy(out.data(), bytes.data(), bytes.size());
       return out;
     }
-    std::vector<Bf16> narrow(out.size());
-    session_.engine().read(p, plane, narrow.data());
+    const auto* narrow = reinterpret_cast<const Bf16*>(bytes.data());
     for (size_t i = 0; i < out.size(); ++i) out[i] = to_float(narrow[i]);
     return out;
   }
