@@ -114,6 +114,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   std::vector<std::string> engines = {"threads"};
   if (why_no_uring().empty()) engines.insert(engines.begin(), "io_uring");
   std::vector<std::unique_ptr<Transfers>> ours;
+  ours.reserve(engines.size());
   for (const std::string& e : engines) ours.push_back(std::make_unique<Transfers>(a, e));
   out.text(fmt::format("{}: a file of {}, blocks of {}, {} in flight{}", a.directory,
                        format_bytes(a.file_bytes), format_bytes(a.block_bytes), a.depth,

@@ -48,7 +48,8 @@ constexpr const char* kIoEngines[] = {"io_uring", "threads"};
 /// Makes a queue of the named engine. Throws IoError when the system does not offer it.
 std::unique_ptr<IoQueue> make_io_queue(const std::string& engine, std::vector<File*> files,
                                        uint32_t depth, IoSink& sink);
-std::unique_ptr<IoQueue> make_uring_queue(std::vector<File*> files, uint32_t depth, IoSink& sink);
+std::unique_ptr<IoQueue> make_uring_queue(const std::vector<File*>& files, uint32_t depth,
+                                          IoSink& sink);
 std::unique_ptr<IoQueue> make_thread_queue(std::vector<File*> files, uint32_t depth, IoSink& sink);
 
 /// Empty when io_uring works here, else why it does not.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 
 #include "offload/nvme/nvme_stream.hpp"
 #include "runtime/files/io_error.hpp"
@@ -101,9 +102,9 @@ void NvmeStore::end() noexcept {
   if (busy()) {
     // The drive never answered: whoever waited was told. Its transfers may still come back, so what
     // they touch stays until the process ends.
-    reader_.release();
-    writer_.release();
-    new std::vector<ScratchFile>(std::move(files_));
+    static_cast<void>(reader_.release());
+    static_cast<void>(writer_.release());
+    static_cast<void>(new (std::nothrow) std::vector<ScratchFile>(std::move(files_)));
     return;
   }
   reader_.reset();

@@ -34,6 +34,7 @@ class Ring {
     const int error = io_uring_queue_init(entries, &ring_, 0);
     if (error < 0) throw uring_error("set up", -error);
     std::vector<int> descriptors;
+    descriptors.reserve(files.size());
     for (const File* f : files) descriptors.push_back(f->descriptor());
     const int registered = files.empty()
                                ? 0
@@ -150,7 +151,8 @@ class UringQueue final : public IoQueue {
 
 }  // namespace
 
-std::unique_ptr<IoQueue> make_uring_queue(std::vector<File*> files, uint32_t depth, IoSink& sink) {
+std::unique_ptr<IoQueue> make_uring_queue(const std::vector<File*>& files, uint32_t depth,
+                                          IoSink& sink) {
   return std::make_unique<UringQueue>(files, depth, sink);
 }
 
