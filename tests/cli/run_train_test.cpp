@@ -115,10 +115,14 @@ TEST_F(RunTrain, StateOnNvmeChangesNoLossAndLeavesNoFile) {
   ASSERT_EQ(train("--device-mem 512MiB --steps 30").code, 0);
   const std::vector<double> resident = losses();
   const Folder drive;
-  for (const char* budget : {"--host-mem 0", "--host-mem 33MiB"}) {
+  // What the process takes itself, and a part of the state.
+  const CommandOutcome planned = strata_command(
+      "plan --model gpt2:L5,D32,H2,V256,T16 --device-mem 1GiB --host-mem 1GiB --json");
+  const uint64_t external = planned.json()["tiers"]["host"]["by_category"]["external"];
+  for (const uint64_t host : {uint64_t{0}, external + (1 << 20)}) {
     const CommandOutcome o =
-        train(std::string("--device-mem 40MiB --nvme-mem 64MiB --steps 30 --json --nvme ") +
-              drive.path("") + " " + budget);
+        train("--device-mem 512MiB --nvme-mem 64MiB --steps 30 --json --nvme " + drive.path("") +
+              " --host-mem " + std::to_string(host));
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(losses(), resident);
     const auto j = o.json();
