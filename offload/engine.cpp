@@ -267,8 +267,7 @@ void Engine::gradient_complete(ChunkId c, const Fence& op) {
 void Engine::retire_weights(ChunkId c) {
   const ObjId weight{c, Plane::weight};
   if (!pending_[c].ready || program_->next_use(weight, cursor_) != program_->ops().size()) return;
-  // They are about to change: a cached copy is dead already.
-  // Unless the update takes it from there.
+  // They are about to change: a cached copy is dead already, unless the update starts from it.
   const bool staged = table_.at(weight).home == Place::nvme && plan_.staging == Place::device;
   if (!staged && table_.at(weight).at(Place::device).present() && evictable(weight)) {
     drop_copy(weight, Place::device);

@@ -1,6 +1,5 @@
 // The NVMe tier: units of one size in unnamed files, one a directory.
 #pragma once
-#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>

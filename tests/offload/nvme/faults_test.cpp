@@ -50,6 +50,16 @@ std::vector<Case> cases() {
   return out;
 }
 
+NvmeOptions options(const TemporaryDirectories& d) {
+  NvmeOptions o;
+  o.directories = d.paths();
+  o.unit_bytes = kUnit;
+  o.units = kUnits;
+  o.request_bytes = kRequest;
+  o.depth = 1;  // so that the order of completion is known
+  return o;
+}
+
 class NvmeFaultConcurrency : public ::testing::TestWithParam<Case> {};
 
 /// Writes all units, reads them back, and says what went wrong; empty: nothing.
@@ -81,12 +91,7 @@ TEST_P(NvmeFaultConcurrency, GoesOnOrNamesThePlace) {
   fault.on_write = c.on_write;
   // The third transfer, the first of unit 1; the store first writes everything once.
   fault.nth = 3 + (c.on_write ? kUnits * 2 : 0);
-  NvmeOptions o;
-  o.directories = d.paths();
-  o.unit_bytes = kUnit;
-  o.units = kUnits;
-  o.request_bytes = kRequest;
-  o.depth = 1;  // so that the order of completion is known
+  NvmeOptions o = options(d);
   o.engine = c.engine;
   o.timeout_seconds = c.kind == FaultKind::hang ? 1 : 60;
   NvmeRig rig(o, FaultySink::wrap, &fault);
@@ -116,13 +121,7 @@ TEST(NvmeFailureConcurrency, TheFirstStays) {
   Fault fault;
   fault.kind = FaultKind::flip;
   fault.nth = 1;
-  NvmeOptions o;
-  o.directories = d.paths();
-  o.unit_bytes = kUnit;
-  o.units = kUnits;
-  o.request_bytes = kRequest;
-  o.depth = 1;
-  NvmeRig rig(o, FaultySink::wrap, &fault);
+  NvmeRig rig(options(d), FaultySink::wrap, &fault);
   for (uint32_t u = 0; u < kUnits; ++u) rig.read(u);
   NvmeStream& reader = rig.store.reader();
   reader.record_always().wait_done();
@@ -145,12 +144,7 @@ TEST(NvmeFault, WithoutChecksumsAFlippedBitPasses) {
   Fault fault;
   fault.kind = FaultKind::flip;
   fault.nth = 3;
-  NvmeOptions o;
-  o.directories = d.paths();
-  o.unit_bytes = kUnit;
-  o.units = kUnits;
-  o.request_bytes = kRequest;
-  o.depth = 1;
+  NvmeOptions o = options(d);
   o.checksums = false;
   NvmeRig rig(o, FaultySink::wrap, &fault);
   std::vector<std::vector<std::byte>> expected;
@@ -163,11 +157,7 @@ TEST(NvmeFault, TheFirstWritingIsCheckedToo) {
   Fault fault;
   fault.kind = FaultKind::enospc;
   fault.on_write = true;
-  NvmeOptions o;
-  o.directories = d.paths();
-  o.unit_bytes = kUnit;
-  o.units = kUnits;
-  EXPECT_THROW(NvmeRig(o, FaultySink::wrap, &fault), NvmeError);
+  EXPECT_THROW(NvmeRig(options(d), FaultySink::wrap, &fault), NvmeError);
   EXPECT_TRUE(d.empty());
 }
 
