@@ -8,12 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 
 #include "runtime/files/files.hpp"
 #include "runtime/files/io_error.hpp"
 
 namespace strata {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// What O_DIRECT transfers must be multiples of where nothing says otherwise.
 constexpr size_t kBlock = 4096;
@@ -37,7 +40,16 @@ class PosixFile final : public File {
     }
     return 0;
   }
-  int sync() override { return ::fsync(fd_) < 0 ? -errno : 0; }
+  int sync() override {
+    if (::fsync(fd_) < 0) return -errno;
+    // What nobody reads soon should not take memory from a run that budgets it.
+    ::posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
+    return 0;
+  }
+  int64_t size() override {
+    struct stat s {};
+    return ::fstat(fd_, &s) < 0 ? -errno : s.st_size;
+  }
   int descriptor() const noexcept override { return fd_; }
 
  private:
@@ -96,6 +108,62 @@ class RealFiles final : public Files {
     struct statvfs s {};
     if (::statvfs(path.c_str(), &s) < 0) throw io_error("ask for the free space of", path, errno);
     return uint64_t{s.f_bavail} * s.f_frsize;
+  }
+
+  std::unique_ptr<File> open(const std::string& path) override {
+    const int fd =
+        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // never waits for a FIFO
+    if (fd < 0) throw io_error("open", path, errno);
+    auto file = std::make_unique<PosixFile>(path, fd);
+    struct stat s {};
+    if (::fstat(fd, &s) < 0) throw io_error("look at", path, errno);
+    if (!S_ISREG(s.st_mode)) throw IoError("cannot read " + path + ": it is not a regular file");
+    return file;
+  }
+
+  std::unique_ptr<File> create(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) throw io_error("create", path, errno);
+    return std::make_unique<PosixFile>(path, fd);
+  }
+
+  void make_folder(const std::string& path) override {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) throw io_error("make the folder", path, error.value());
+    if (!fs::is_directory(path, error)) throw io_error("make the folder", path, ENOTDIR);
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) < 0) {
+      throw io_error(("rename to " + to).c_str(), from, errno);
+    }
+  }
+
+  void sync_folder(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // Some network file systems cannot sync a folder and keep its names safe without.
+    const int error = fd < 0 ? errno : ::fsync(fd) < 0 && errno != EINVAL ? errno : 0;
+    if (fd >= 0) ::close(fd);
+    if (error != 0) throw io_error("sync the folder", path, error);
+  }
+
+  void remove(const std::string& path) override {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw io_error("remove", path, error.value());
+  }
+
+  std::vector<std::string> list(const std::string& path) override {
+    std::vector<std::string> names;
+    std::error_code error;
+    fs::directory_iterator entry(path, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      names.push_back(entry->path().filename().string());
+    }
+    if (error && error.value() != ENOENT) throw io_error("list the folder", path, error.value());
+    std::sort(names.begin(), names.end());
+    return names;
   }
 };
 
