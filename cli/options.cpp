@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <filesystem>
 
-#include "cli/options_values.hpp"
-#include "runtime/errors.hpp"
+#include "cli/flag_groups.hpp"
 
 #ifndef STRATA_VERSION
 #define STRATA_VERSION "0.1.0"
@@ -17,180 +14,7 @@
 namespace strata {
 namespace {
 
-constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 constexpr const char* kSeedHelp = "Seed of weights and data order";
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Adds flags to one verb. Values arrive as text and are converted here, not by CLI11, so that all
-/// messages have one form. Default values are read from the targets.
-class Flags {
- public:
-  explicit Flags(CLI::App& app) : app_(app) {}
-
-  void group(const char* name) { group_ = name; }
-
-  template <class Use>
-  CLI::Option* value(const char* name, const char* type, const std::string& shown_default,
-                     const std::string& help, Use use) {
-    const std::string text =
-        shown_default.empty() ? help : fmt::format("{} [{}]", help, shown_default);
-    CLI::Option* option = app_.add_option_function<std::string>(name, use, text);
-    option->type_name(type)->group(group_);
-    return option;
-  }
-
-  template <class T>
-  void count(const char* name, T& target, const std::string& help, uint64_t least,
-             uint64_t most = std::numeric_limits<T>::max(), std::string shown_default = {}) {
-    if (shown_default.empty()) shown_default = fmt::format("{}", target);
-    value(name, "N", shown_default, help, [=, &target](const std::string& text) {
-      target = static_cast<T>(parse_count(name, text, least, most));
-    });
-  }
-
-  CLI::Option* real(const char* name, double& target, const std::string& help, RealRange range,
-                    std::string shown_default = {}) {
-    if (shown_default.empty()) shown_default = fmt::format("{}", target);
-    return value(name, "X", shown_default, help,
-                 [=, &target](const std::string& text) { target = parse_real(name, text, range); });
-  }
-
-  void text(const char* name, const char* type, std::string& target, const std::string& help) {
-    value(name, type, target, help, [=, &target](const std::string& text) {
-      if (text.empty()) throw ConfigError(fmt::format("{}: the value is empty", name));
-      target = text;
-    });
-  }
-
-  /// The n-th choice stands for static_cast<T>(n); the first is the default.
-  template <class T, size_t N>
-  void choice(const char* name, T& target, const std::array<std::string_view, N>& choices,
-              const std::string& help) {
-    const std::string type = fmt::format("{}", fmt::join(choices, "|"));
-    value(name, type.c_str(), std::string(choices[static_cast<size_t>(target)]), help,
-          [=, &target](const std::string& text) {
-            target = static_cast<T>(parse_choice(name, text, choices));
-          });
-  }
-
-  void size(const char* name, std::optional<Size>& target, const std::string& shown_default,
-            const std::string& help) {
-    value(name, "SIZE", shown_default, help,
-          [=, &target](const std::string& text) { target = Size::parse(name, text); });
-  }
-
-  void bytes(const char* name, uint64_t& target, const std::string& help) {
-    value(name, "BYTES", format_bytes(target), help,
-          [=, &target](const std::string& text) { target = parse_bytes(name, text); });
-  }
-
-  void json(bool& target) {
-    app_.add_flag("--json", target, "One JSON object on stdout, all other text on stderr")
-        ->disable_flag_override()
-        ->group("Output");
-  }
-
- private:
-  CLI::App& app_;
-  std::string group_ = "Options";
-};
-
-void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
-  flags.group("Model and batch");
-  flags.text("--model", "NAME", args.model,
-             "A preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a shape like "
-             "gpt2:L6,D384,H6,V256,T128");
-  flags.count("--seq", args.seq, "Tokens of a sequence", 1, 1u << 24, "all positions of the model");
-  flags.count("--batch", args.batch, "Sequences of a micro-batch", 1, 1u << 24);
-  flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
-  flags.choice("--dtype", args.dtype, std::array<std::string_view, 2>{"fp32", "bf16"},
-               "Type of weights, activations and gradients");
-  if (!with_recompute) return;
-  flags.choice("--recompute", args.recompute_block,
-               std::array<std::string_view, 2>{"none", "block"},
-               "What is computed again in backward instead of kept");
-}
-
-/// What the user said of values whose defaults depend on others.
-struct Given {
-  CLI::Option* min_lr = nullptr;
-  CLI::Option* warmup = nullptr;
-};
-
-Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule) {
-  flags.group("Optimizer");
-  flags.choice("--optimizer", args.config.kind, std::array<std::string_view, 2>{"adamw", "sgd"},
-               "AdamW, or SGD without momentum");
-  Given given;
-  flags.real("--lr", args.lr, "Highest learning rate", {0, kInfinity});
-  if (with_schedule) {
-    given.min_lr = flags.real("--min-lr", args.min_lr, "Learning rate at the end of the cosine",
-                              {0, kInfinity}, "a tenth of --lr");
-    given.warmup = flags.value("--warmup", "N", "a twentieth of --steps", "Steps of linear warm-up",
-                               [&args](const std::string& text) {
-                                 args.warmup = parse_count("--warmup", text, 0, kNoLimit);
-                               });
-  }
-  flags.real("--beta1", args.config.beta1, "AdamW: decay of the first moment",
-             {.least = 0, .most = 1, .open_above = true});
-  flags.real("--beta2", args.config.beta2, "AdamW: decay of the second moment",
-             {.least = 0, .most = 1, .open_above = true});
-  flags.real("--eps", args.config.eps, "AdamW: added to the denominator",
-             {.least = 0, .most = kInfinity, .open_below = true});
-  flags.real("--weight-decay", args.config.weight_decay, "On matrices only", {0, kInfinity});
-  flags.real("--clip", args.clip, "Largest global gradient norm; 0 is off", {0, kInfinity});
-  return given;
-}
-
-void add_threads(Flags& flags, uint32_t& threads) {
-  flags.count("--threads", threads, "Threads that compute", 1, 4096, "every core");
-}
-
-void add_budget(Flags& flags, BudgetArgs& args) {
-  flags.group("Memory");
-  flags.size("--device-mem", args.device_mem, "80% of what is available",
-             "Budget of the device tier: 700MiB, 2GiB, 80%, or -2GiB for all but 2 GiB");
-  flags.size("--host-mem", args.host_mem, "0", "Budget of the host tier");
-  flags.value("--nvme", "DIR[,DIR]", "none", "Directories of the NVMe tier, one on each drive",
-              [&args](const std::string& text) { args.nvme = parse_list("--nvme", text); });
-  flags.size("--nvme-mem", args.nvme_mem, "80% of what is free there", "Budget of the NVMe tier");
-  flags.value(
-      "--nvme-engine", "auto|io_uring|threads", args.nvme_engine,
-      "How the NVMe tier transfers; auto is io_uring where it works",
-      [&args](const std::string& text) {
-        constexpr std::array<std::string_view, 3> kEngines = {"auto", "io_uring", "threads"};
-        args.nvme_engine = kEngines[parse_choice("--nvme-engine", text, kEngines)];
-      });
-  flags.value("--chunk-size", "auto|BYTES", "auto", "Bytes of a chunk of weights",
-              [&args](const std::string& text) {
-                if (text == "auto") {
-                  args.chunk_bytes = 0;
-                  return;
-                }
-                args.chunk_bytes = parse_bytes("--chunk-size", text);
-                if (args.chunk_bytes == 0) throw ConfigError("--chunk-size: must not be 0");
-              });
-  flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
-  add_threads(flags, args.threads);
-}
-
-Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
-  Flags flags(app);
-  add_model(flags, args.model, true);
-  flags.group("Run");
-  app.add_option("--data", args.data,
-                 "UTF-8 text: files, patterns or directories (their *.txt); the last tenth is for "
-                 "validation")
-      ->type_name("FILE|GLOB|DIR")
-      ->group("Run");
-  flags.count("--steps", args.steps, "Training steps", 1);
-  flags.count("--seed", args.seed, seed_help, 0);
-  flags.text("--out", "DIR", args.out, "Where metrics.jsonl goes");
-  const Given given = add_optimizer(flags, args.optimizer, true);
-  add_budget(flags, args.budget);
-  flags.json(args.json);
-  return given;
-}
 
 /// Fills in defaults that depend on other flags and checks what concerns several.
 void finish(OptimizerArgs& args, const Given& given, uint64_t steps) {
@@ -210,6 +34,34 @@ void require_model(const ModelArgs& args, const char* verb) {
   throw ConfigError(fmt::format("{}: --model is missing; for example --model gpt2", verb));
 }
 
+/// A path that means the same from any folder.
+std::string from_anywhere(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+/// Flags of `verb` that were given with a value, except those named.
+GivenFlags flags_given(const CLI::App& verb, std::initializer_list<std::string_view> except) {
+  GivenFlags out;
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    if (!name.starts_with("--") || option->count() == 0 || option == verb.get_help_ptr()) continue;
+    if (std::find(except.begin(), except.end(), name) != except.end()) continue;
+    for (std::string value : option->results()) {
+      if (name == "--data") value = from_anywhere(value);
+      if (name == "--nvme") {
+        std::string list;
+        for (const std::string& d : parse_list(name, value)) {
+          list += (list.empty() ? "" : ",") + from_anywhere(d);
+        }
+        value = list;
+      }
+      // Flags without a value have "true" as their result.
+      out.emplace_back(name, option->get_expected_max() == 0 ? "" : value);
+    }
+  }
+  return out;
+}
+
 /// The whole command line: a parser and the structs it fills.
 class Parser {
  public:
@@ -219,17 +71,28 @@ class Parser {
  private:
   CLI::App* add_verb(CLI::App& parent, const char* name, const char* help);
   void refuse_extras(const CLI::App& app) const;
+  void add_run_verbs();
+  void add_benches();
   void finish_verify();
   void finish_bench_nvme() const;
+  TrainArgs finish_train();
+  Command parse_bench();
 
   CLI::App app_{"Trains neural networks larger than device memory.", "strata"};
   TrainArgs train_args_;
+  ResumeArgs resume_args_;
+  RunArgs resumed_;  // what flags of resume are checked against
+  GenerateArgs generate_args_;
+  EvalArgs eval_args_;
+  InspectArgs inspect_args_;
+  DoctorArgs doctor_args_;
   PlanArgs plan_args_;
   VerifyArgs verify_args_;
   PoliciesArgs policies_args_;
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
-  CLI::App *train_, *plan_, *verify_, *policies_, *bench_, *bench_step_, *bench_nvme_;
+  CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
+  CLI::App *plan_, *verify_, *policies_, *bench_, *bench_step_, *bench_nvme_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -243,6 +106,12 @@ Parser::Parser() {
 
   train_ = add_verb(app_, "train", "Train within memory budgets");
   train_given_ = add_run(*train_, train_args_, kSeedHelp);
+  Flags train_flags(*train_);
+  train_flags.group("Checkpoints");
+  train_flags.choice("--resume", train_args_.resume_auto,
+                     std::array<std::string_view, 2>{"never", "auto"},
+                     "auto: go on from the newest checkpoint in --out, if there is one");
+  add_run_verbs();
   plan_ = add_verb(app_, "plan",
                    "Say whether a training run fits its budgets, and what it needs; takes the "
                    "flags of train");
@@ -259,6 +128,66 @@ Parser::Parser() {
                      1u << 24, "off: the configuration given");
   policies_ = add_verb(app_, "policies", "List the offload policies");
   Flags(*policies_).json(policies_args_.json);
+  doctor_ = add_verb(app_, "doctor", "Look at this machine: what would slow a run or stop it");
+  Flags doctor_flags(*doctor_);
+  doctor_flags.value(
+      "--nvme", "DIR[,DIR]", "the working directory", "Directories to look at",
+      [this](const std::string& text) { doctor_args_.nvme = parse_list("--nvme", text); });
+  doctor_flags.json(doctor_args_.json);
+  add_benches();
+}
+
+void Parser::add_run_verbs() {
+  const char* const run_help = "Folder of a run (its --out), or of one of its checkpoints";
+  resume_ = add_verb(app_, "resume",
+                     "Go on with a run where its newest checkpoint is; takes those flags of train "
+                     "that change no number, and --steps");
+  Flags resume(*resume_);
+  resume.group("Run");
+  resume.text("RUN", "", resume_args_.run, run_help);
+  resume.count("--steps", resumed_.steps, "Training steps in all", 1,
+               std::numeric_limits<uint64_t>::max(), "as before");
+  add_recompute(resume, resumed_.model.recompute_block);
+  add_budget(resume, resumed_.budget);
+  add_saving(resume, resumed_.save);
+  resume.json(resume_args_.json);
+
+  generate_ = add_verb(app_, "generate", "Write text with a trained model");
+  Flags generate(*generate_);
+  generate.group("Text");
+  generate.text("RUN", "", generate_args_.run, run_help);
+  generate.value("--prompt", "TEXT", "a line's end", "Text to go on from",
+                 [this](const std::string& text) { generate_args_.prompt = text; });
+  generate.count("--tokens", generate_args_.tokens, "Tokens to write", 1);
+  generate.real("--temperature", generate_args_.temperature,
+                "Spread of the choice; 0 always takes the likeliest token", {0, 1e6});
+  generate.count("--top-k", generate_args_.top_k, "Choose among the K likeliest tokens only", 1,
+                 1u << 24, "all");
+  generate.count("--seed", generate_args_.seed, "Seed of the choices", 0);
+  add_budget(generate, generate_args_.budget);
+  generate.json(generate_args_.json);
+
+  eval_ = add_verb(app_, "eval", "Measure a trained model's loss on held-out text");
+  Flags eval(*eval_);
+  eval.group("Data");
+  eval.text("RUN", "", eval_args_.run, run_help);
+  eval_
+      ->add_option("--data", eval_args_.data,
+                   "Text or shards whose last tenth is evaluated [that of the run]")
+      ->type_name("FILE|GLOB|DIR")
+      ->group("Data");
+  eval.count("--batches", eval_args_.batches, "Most batches to evaluate", 1,
+             std::numeric_limits<uint64_t>::max(), "all");
+  add_budget(eval, eval_args_.budget);
+  eval.json(eval_args_.json);
+
+  inspect_ = add_verb(app_, "inspect", "Show the tensors of a checkpoint");
+  Flags inspect(*inspect_);
+  inspect.text("PATH", "", inspect_args_.path, "A run, a checkpoint, or a safetensors file");
+  inspect.json(inspect_args_.json);
+}
+
+void Parser::add_benches() {
   bench_ = add_verb(app_, "bench", "Measure");
   bench_step_ =
       add_verb(*bench_, "step", "Time resident training steps against the library's own GEMM");
@@ -363,7 +292,7 @@ Command Parser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string message = error.what();  // starts with the flag
     if (message.find("flag override") != std::string::npos) {
-      throw ConfigError("--json: takes no value");  // the only flag without one
+      throw ConfigError(message.substr(0, message.find(' ')) + ": takes no value");
     }
     const bool missing = message.ends_with("missing");
     throw ConfigError(message.substr(0, message.find(':')) +
@@ -375,22 +304,32 @@ Command Parser::parse(int argc, const char* const* argv) {
   refuse_extras(app_);
   if (chosen.empty()) {
     throw ConfigError(
-        "no verb given; use train, plan, verify, policies or bench, and see 'strata --help'");
+        "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, policies "
+        "or bench, and see 'strata --help'");
   }
   refuse_extras(*chosen.front());
-  if (chosen.front() == bench_) {
-    if (bench_nvme_->parsed()) {
-      refuse_extras(*bench_nvme_);
-      finish_bench_nvme();
-      return bench_nvme_args_;
-    }
-    if (!bench_step_->parsed()) {
-      throw ConfigError("bench: say what to measure: strata bench step, or strata bench nvme DIR");
-    }
-    refuse_extras(*bench_step_);
-    require_model(bench_step_args_.model, "bench step");
-    return bench_step_args_;
+  const auto needs = [](const std::string& value, const char* message) {
+    if (value.empty()) throw ConfigError(message);
+  };
+  if (chosen.front() == bench_) return parse_bench();
+  if (chosen.front() == resume_) {
+    needs(resume_args_.run, "resume: RUN is missing; name the folder that was --out of train");
+    resume_args_.overrides = flags_given(*resume_, {"--json"});
+    return resume_args_;
   }
+  if (chosen.front() == generate_) {
+    needs(generate_args_.run, "generate: RUN is missing; name the folder of a trained run");
+    return generate_args_;
+  }
+  if (chosen.front() == eval_) {
+    needs(eval_args_.run, "eval: RUN is missing; name the folder of a trained run");
+    return eval_args_;
+  }
+  if (chosen.front() == inspect_) {
+    needs(inspect_args_.path, "inspect: PATH is missing; name a run or a checkpoint");
+    return inspect_args_;
+  }
+  if (chosen.front() == doctor_) return doctor_args_;
   if (chosen.front() == policies_) return policies_args_;
   if (chosen.front() == plan_) {
     require_model(plan_args_.model, "plan");
@@ -402,12 +341,40 @@ Command Parser::parse(int argc, const char* const* argv) {
     finish(verify_args_.optimizer, verify_given_, verify_args_.steps);
     return verify_args_;
   }
-  require_model(train_args_.model, "train");
-  if (train_args_.data.empty()) {
-    throw ConfigError("train: --data is missing; give text files, a pattern or a directory");
+  return finish_train();
+}
+
+Command Parser::parse_bench() {
+  if (bench_nvme_->parsed()) {
+    refuse_extras(*bench_nvme_);
+    finish_bench_nvme();
+    return bench_nvme_args_;
   }
-  finish(train_args_.optimizer, train_given_, train_args_.steps);
-  return train_args_;
+  if (!bench_step_->parsed()) {
+    throw ConfigError("bench: say what to measure: strata bench step, or strata bench nvme DIR");
+  }
+  refuse_extras(*bench_step_);
+  require_model(bench_step_args_.model, "bench step");
+  return bench_step_args_;
+}
+
+TrainArgs Parser::finish_train() {
+  TrainArgs& args = train_args_;
+  require_model(args.model, "train");
+  if (args.data.empty()) {
+    throw ConfigError(
+        "train: --data is missing; give text files, token shards, a pattern or a directory");
+  }
+  finish(args.optimizer, train_given_, args.steps);
+  if (args.save.off && args.save.every != 0) {
+    throw ConfigError("--no-checkpoint: --checkpoint-every is given too; leave out one of them");
+  }
+  args.flags = flags_given(*train_, {"--json", "--out", "--resume", "--max-time", "--allow-inexact",
+                                     "--steps", "--min-lr", "--warmup"});
+  args.flags.emplace_back("--steps", std::to_string(args.steps));
+  args.flags.emplace_back("--min-lr", fmt::format("{}", args.optimizer.min_lr));
+  args.flags.emplace_back("--warmup", std::to_string(args.optimizer.warmup));
+  return args;
 }
 
 }  // namespace

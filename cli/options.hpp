@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,20 +43,42 @@ struct OptimizerArgs {
   double clip = 1.0;  ///< 0: off
 };
 
+/// When a run saves its state, and when it stops.
+struct SaveArgs {
+  uint64_t every = 0;  ///< steps between checkpoints; 0: only at the end, or when stopped
+  uint64_t keep_last = 2;
+  uint64_t keep_every = 0;     ///< also keep those of multiples of so many steps; 0: no others
+  bool off = false;            ///< no checkpoints at all
+  double max_seconds = 0;      ///< stop and save after so long; 0: never
+  bool allow_inexact = false;  ///< go on although numbers will differ from an uninterrupted run's
+};
+
+/// Flags and their values as given, in order.
+using GivenFlags = std::vector<std::pair<std::string, std::string>>;
+
 /// Everything that describes a run; `plan` and `verify` take the flags of `train`, so that a
 /// command line can be kept and only its verb changed.
 struct RunArgs {
   ModelArgs model;
   BudgetArgs budget;
   OptimizerArgs optimizer;
+  SaveArgs save;
   std::vector<std::string> data;  ///< as given: files, patterns, directories
   uint64_t steps = 1000;
+  uint64_t evaluate_every = 0;  ///< steps; 0: ten times a run
+  uint64_t evaluate_batches = 20;
   uint64_t seed = 1;
   std::string out = "out";
   bool json = false;
 };
 
-struct TrainArgs : RunArgs {};
+struct TrainArgs : RunArgs {
+  /// Go on from the newest checkpoint in `out`, if there is one.
+  bool resume_auto = false;
+  /// What a checkpoint keeps of the command line: paths made absolute, defaults that depend on
+  /// other flags spelled out; nothing of where the output goes and when to stop.
+  GivenFlags flags;
+};
 struct PlanArgs : RunArgs {};
 
 struct VerifyArgs : RunArgs {
@@ -64,6 +87,42 @@ struct VerifyArgs : RunArgs {
   /// Random configurations to try, drawn from `seed`; 0: the one configuration given by the flags,
   /// whose `seed` is that of weights and data; without `data`, tokens are random.
   uint64_t random = 0;
+};
+
+/// Goes on with a run from its newest checkpoint, or from one named.
+struct ResumeArgs {
+  std::string run;  ///< the folder that was --out, or that of a checkpoint
+  GivenFlags overrides;
+  bool json = false;
+};
+
+struct GenerateArgs {
+  std::string run;  ///< as of ResumeArgs
+  BudgetArgs budget;
+  std::string prompt;
+  uint64_t tokens = 256;
+  double temperature = 0.8;
+  uint32_t top_k = 0;  ///< 0: all
+  uint64_t seed = 1;
+  bool json = false;
+};
+
+struct EvalArgs {
+  std::string run;  ///< as of ResumeArgs
+  BudgetArgs budget;
+  std::vector<std::string> data;  ///< none: that of the run
+  uint64_t batches = 0;           ///< 0: all of the validation part
+  bool json = false;
+};
+
+struct InspectArgs {
+  std::string path;  ///< a run, a checkpoint, or a safetensors file
+  bool json = false;
+};
+
+struct DoctorArgs {
+  std::vector<std::string> nvme;  ///< directories to look at; none: the working directory
+  bool json = false;
 };
 
 struct PoliciesArgs {
@@ -94,8 +153,9 @@ struct TextRequest {
   std::string text;
 };
 
-using Command = std::variant<TextRequest, TrainArgs, PlanArgs, VerifyArgs, PoliciesArgs,
-                             BenchStepArgs, BenchNvmeArgs>;
+using Command =
+    std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs, InspectArgs,
+                 DoctorArgs, PlanArgs, VerifyArgs, PoliciesArgs, BenchStepArgs, BenchNvmeArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "runtime/errors.hpp"
@@ -65,6 +66,26 @@ size_t parse_choice(std::string_view flag, std::string_view text,
   if (found != choices.end()) return static_cast<size_t>(found - choices.begin());
   throw ConfigError(
       fmt::format("{}: '{}' is not one of: {}", flag, text, fmt::join(choices, ", ")));
+}
+
+double parse_duration(std::string_view flag, std::string_view text) {
+  double unit = 1;
+  std::string_view number = text;
+  if (!text.empty()) {
+    constexpr std::pair<char, double> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    for (const auto& [letter, seconds] : kUnits) {
+      if (text.back() != letter) continue;
+      unit = seconds;
+      number.remove_suffix(1);
+    }
+  }
+  double n = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
+  if (error == std::errc() && end == number.data() + number.size() && std::isfinite(n) && n > 0) {
+    return n * unit;
+  }
+  throw ConfigError(
+      fmt::format("{}: '{}' is not a time above 0 such as 90s, 30m, 1.5h or 2d", flag, text));
 }
 
 std::vector<std::string> parse_list(std::string_view flag, std::string_view text) {

@@ -28,6 +28,9 @@ double parse_real(std::string_view flag, std::string_view text, const RealRange&
 size_t parse_choice(std::string_view flag, std::string_view text,
                     std::span<const std::string_view> choices);
 
+/// Seconds, more than 0: `90`, `90s`, `30m`, `1.5h`, `2d`. Throws ConfigError.
+double parse_duration(std::string_view flag, std::string_view text);
+
 /// What stands between commas. Throws ConfigError for an empty item.
 std::vector<std::string> parse_list(std::string_view flag, std::string_view text);
 

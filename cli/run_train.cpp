@@ -1,29 +1,35 @@
+// `strata train` and `strata resume`.
+#include <chrono>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/run_setup.hpp"
+#include "cli/run_source.hpp"
+#include "cli/stop_signals.hpp"
+#include "cli/train_report.hpp"
 #include "cli/verbs.hpp"
 #include "runtime/errors.hpp"
-#include "runtime/hash.hpp"
 #include "train/metrics_console.hpp"
+#include "train/run_lock.hpp"
+#include "train/trainer.hpp"
 
 namespace strata {
 namespace {
 
-void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    throw IoError("cannot make the folder " + path + " of --out: " + error.message());
-  }
+namespace fs = std::filesystem;
+
+/// The exit code of a run that was stopped and saved.
+constexpr int kStopped = 75;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// Moves a file that is not empty out of the way, to the first free `NAME.N.EXTENSION`, and says
 /// where; empty: there was none.
 std::string keep_earlier(const std::string& path) {
-  namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return {};
   for (uint32_t n = 1;; ++n) {
@@ -37,118 +43,157 @@ std::string keep_earlier(const std::string& path) {
   }
 }
 
-/// Losses of the last steps, for the mean that is reported at the end.
-class Tail {
+/// A run from its first step, or from a checkpoint.
+class Run {
  public:
-  static constexpr size_t kSteps = 50;
-  void add(double loss) {
-    losses_.push_back(loss);
-    if (losses_.size() > kSteps) losses_.erase(losses_.begin());
-  }
-  double mean() const {
-    double sum = 0;
-    for (const double l : losses_) sum += l;
-    return sum / static_cast<double>(losses_.size());
-  }
-  size_t count() const { return losses_.size(); }
+  Run(const TrainArgs& args, Output& out)
+      : args_(args),
+        out_(out),
+        began_(seconds_now()),
+        folder_(real_files(), checkpoints_in(args.out)) {}
+
+  int train(const std::optional<FoundCheckpoint>& start);
 
  private:
-  std::vector<double> losses_;
+  TrainerConfig trainer_config(uint64_t first, Session&, const Workload&, const std::string& key);
+  bool should_stop() const {
+    return StopSignals::received() != 0 ||
+           (args_.save.max_seconds > 0 && seconds_now() - began_ >= args_.save.max_seconds);
+  }
+  void save(uint64_t done, Session&, const Workload&, const std::string& key);
+  int finish(uint64_t done, Session&, const Workload&, const Budgets&);
+
+  const TrainArgs& args_;
+  Output& out_;
+  double began_;
+  CheckpointFolder folder_;
+  TrainReport report_;
+  std::string checkpoint_;
 };
+
+int Run::train(const std::optional<FoundCheckpoint>& start) {
+  const SessionConfig config = session_config(args_);
+  const Workload workload(config);
+  const auto data = open_data(args_, config.shape.seq, vocabulary_of(config.model));
+  const std::string key = workload.numerics_key(data->hash(), schedule_of(args_));
+  const uint64_t first = start ? start->manifest.step : 0;
+  if (start) {
+    const std::string differs = check_numerics(*start, key, args_.save.allow_inexact);
+    out_.text("Going on after step " + std::to_string(first) + " with " + start->entry.path +
+              (differs.empty() ? "" : "\nNot as before: " + differs));
+    if (first >= args_.steps) {
+      throw ConfigError("all " + std::to_string(first) +
+                        " steps are done; to train further give --steps with more");
+    }
+  }
+  const Budgets budgets = resolve_budgets(args_.budget);
+  const PlanResult plan = workload.plan(budgets);
+  out_.text(plan_table(workload, plan));
+  if (!plan.fits) {
+    out_.text(fixes_text(plan, find_fixes(workload, plan, budgets)));
+    throw DoesNotFit(describe_shortfall(plan));
+  }
+  out_.text("Numerics  " + key + "\n");
+  real_files().make_folder(args_.out);
+  const RunLock lock(args_.out);
+  folder_.remove_partial();
+  if (!start && !folder_.list().empty()) {
+    throw ConfigError(args_.out +
+                      " has checkpoints of an earlier run; go on with it (strata resume " +
+                      args_.out + ", or --resume auto), or name another folder with --out");
+  }
+  const StopSignals signals;
+  RunOptions options;
+  options.nvme = {args_.budget.nvme, args_.budget.nvme_engine};
+  options.initialize = !start;
+  Session session(workload, plan, budgets, options);
+  if (start) {
+    load_checkpoint(real_files(), start->entry.path, start->manifest, workload, session);
+    if (const size_t n = folder_.supersede_after(first); n != 0) {
+      out_.text(std::to_string(n) + " later checkpoints are now called superseded-...");
+    }
+  }
+  Trainer trainer(workload, session, *data, trainer_config(first, session, workload, key));
+  const std::string metrics_path = args_.out + "/metrics.jsonl";
+  if (first == 0) {
+    if (const std::string kept = keep_earlier(metrics_path); !kept.empty()) {
+      out_.text("The metrics of an earlier run are now in " + kept + "\n");
+    }
+  }
+  MetricsWriter metrics(metrics_path, first);
+  ConsoleProgress progress(args_.steps);
+  out_.text(progress.header());
+  const uint64_t every = std::max<uint64_t>(1, args_.steps / 50);
+  const uint64_t done = trainer.run([&](const StepMetrics& m) {
+    metrics.write(m);
+    progress.record(m);
+    if (m.step == first + 1 || m.step % every == 0 || m.validation_loss) {
+      out_.text(progress.line(m));
+    }
+    report_.add(m);
+  });
+  return finish(done, session, workload, budgets);
+}
+
+TrainerConfig Run::trainer_config(uint64_t first, Session& session, const Workload& workload,
+                                  const std::string& key) {
+  TrainerConfig c;
+  c.first_step = first;
+  c.schedule = schedule_of(args_);
+  c.evaluate_every =
+      args_.evaluate_every != 0 ? args_.evaluate_every : std::max<uint64_t>(1, args_.steps / 10);
+  c.evaluate_batches = args_.evaluate_batches;
+  c.stop = [this] { return should_stop(); };
+  if (args_.save.off) return c;
+  c.save_every = args_.save.every;
+  c.save = [this, &session, &workload, key](uint64_t done) { save(done, session, workload, key); };
+  return c;
+}
+
+void Run::save(uint64_t done, Session& session, const Workload& workload, const std::string& key) {
+  Manifest m;
+  m.step = done;
+  m.tokens = done * workload.config().shape.rows() * workload.config().shape.micro_batches;
+  m.numerics_key = key;
+  m.flags = args_.flags;
+  checkpoint_ = save_checkpoint(folder_, m, workload, session).path;
+  folder_.retain(args_.save.keep_last, args_.save.keep_every);
+}
+
+int Run::finish(uint64_t done, Session& session, const Workload& workload, const Budgets& budgets) {
+  const bool stopped = done < args_.steps;
+  out_.text(report_.text(workload, session, budgets));
+  if (!checkpoint_.empty()) out_.text("saved       " + checkpoint_);
+  if (stopped) {
+    out_.text("Stopped after step " + std::to_string(done) + " of " + std::to_string(args_.steps) +
+              (checkpoint_.empty() ? "; nothing was saved, as --no-checkpoint asks"
+                                   : "; go on with: strata resume " + args_.out));
+  }
+  out_.result(report_.json(workload, session, budgets, done, stopped, checkpoint_));
+  if (!stopped) return 0;
+  if (!checkpoint_.empty()) return kStopped;
+  const int signal = StopSignals::received();
+  return signal != 0 ? 128 + signal : 0;  // as a shell says it
+}
 
 }  // namespace
 
 int run_train(const TrainArgs& args) {
   Output out(args.json);
-  const SessionConfig config = session_config(args);
-  const Workload workload(config);
-  const auto data = open_data(args, config.shape.seq, vocabulary_of(config.model));
-  const Budgets budgets = resolve_budgets(args.budget);
-  const PlanResult plan = workload.plan(budgets);
-  out.text(plan_table(workload, plan));
-  if (!plan.fits) {
-    out.text(fixes_text(plan, find_fixes(workload, plan, budgets)));
-    throw DoesNotFit(describe_shortfall(plan));
+  std::optional<FoundCheckpoint> start;
+  if (args.resume_auto &&
+      !CheckpointFolder(real_files(), checkpoints_in(args.out)).list().empty()) {
+    start = find_checkpoint(args.out);
   }
-  out.text("Numerics  " + workload.numerics_key(data->hash(), schedule_of(args)) + "\n");
-  make_folder(args.out);
-  RunOptions options;
-  options.nvme = {args.budget.nvme, args.budget.nvme_engine};
-  Session session(workload, plan, budgets, options);
-  TrainerConfig trainer_config;
-  trainer_config.schedule = schedule_of(args);
-  trainer_config.evaluate_every = std::max<uint64_t>(1, args.steps / 10);
-  Trainer trainer(workload, session, *data, trainer_config);
-  const std::string metrics_path = args.out + "/metrics.jsonl";
-  if (const std::string kept = keep_earlier(metrics_path); !kept.empty()) {
-    out.text("The metrics of an earlier run are now in " + kept + "\n");
-  }
-  MetricsWriter metrics(metrics_path);
+  return Run(args, out).train(start);
+}
 
-  ConsoleProgress progress(args.steps);
-  out.text(progress.header());
-  const uint64_t every = std::max<uint64_t>(1, args.steps / 50);
-  Tail tail;
-  StepMetrics last;
-  double validation = 0;
-  // Of the steps alone, evaluations left out.
-  uint64_t h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
-  trainer.run([&](const StepMetrics& m) {
-    metrics.write(m);
-    progress.record(m);
-    if (m.step == 1 || m.step % every == 0 || m.validation_loss) out.text(progress.line(m));
-    tail.add(m.loss);
-    if (m.validation_loss) validation = *m.validation_loss;
-    last = m;
-    h2d += m.h2d_bytes;
-    d2h += m.d2h_bytes;
-    nvme_read += m.nvme_read_bytes;
-    nvme_write += m.nvme_write_bytes;
-  });
-  const double steps = static_cast<double>(args.steps);
-  const auto peak = [&](Tier t) {
-    const auto i = static_cast<size_t>(t);
-    return format_bytes(session.ledger().peak(t)) + " of " + format_bytes(budgets.bytes[i]);
-  };
-  const size_t weights = session.ledger().peak(Tier::device, Category::weight);
-  const auto per_step = [&](uint64_t bytes) {
-    return format_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / steps));
-  };
-  char text[512];
-  std::snprintf(text, sizeof text,
-                "\nused peak   device %s, host %s\n"
-                "weights     at most %.1f %% of %s on the device at once\n"
-                "moved       %s to the device and %s back a step\n"
-                "loss        mean of the last %zu steps %.4f, validation %.4f\n"
-                "state       %s",
-                peak(Tier::device).c_str(), peak(Tier::host).c_str(),
-                100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
-                format_bytes(workload.weight_bytes()).c_str(), per_step(h2d).c_str(),
-                per_step(d2h).c_str(), tail.count(), tail.mean(), validation,
-                hash_text(session.state_hash()).c_str());
-  out.text(text);
-  if (const NvmeStore* const store = session.nvme()) {
-    out.text("nvme        " + peak(Tier::nvme) + " used; read " + per_step(nvme_read) +
-             " and wrote " + per_step(nvme_write) + " a step through " + store->engine() +
-             (store->direct() ? "" : ", by way of the page cache"));
-  }
-  nlohmann::ordered_json j = {{"steps", args.steps},
-                              {"loss", last.loss},
-                              {"mean_loss_last_50", tail.mean()},
-                              {"validation_loss", validation},
-                              {"tokens", last.tokens},
-                              {"h2d_bytes", h2d},
-                              {"d2h_bytes", d2h},
-                              {"nvme_read_bytes", nvme_read},
-                              {"nvme_write_bytes", nvme_write},
-                              {"device_weight_peak_bytes", weights},
-                              {"weight_bytes", workload.weight_bytes()}};
-  for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
-    j["tiers"][name_of(t)] = {{"budget", budgets.bytes[static_cast<size_t>(t)]},
-                              {"peak", session.ledger().peak(t)}};
-  }
-  out.result(j.dump());
-  return 0;
+int run_resume(const ResumeArgs& args) {
+  Output out(args.json);
+  const FoundCheckpoint found = find_checkpoint(args.run);
+  TrainArgs train = train_args_of(found.manifest, args.overrides);
+  train.out = found.run;
+  return Run(train, out).train(found);
 }
 
 }  // namespace strata

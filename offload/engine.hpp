@@ -72,6 +72,9 @@ class Engine final : public OpSink, private OpScope {
   /// Shows a plane of a parameter as stored, in blocks of at most 1 MiB, each at its offset in
   /// bytes, ascending. Runs pending updates first.
   void visit(ParamId, Plane, const VisitFn&);
+  using LoadFn = std::function<void(uint64_t offset, std::byte* to, size_t bytes)>;
+  /// The reverse: sets a plane of a parameter, as stored, from blocks of at most 1 MiB, ascending.
+  void load(ParamId, Plane, const LoadFn&);
 
   // ---- running
   /// Starts a run of a program: a training step, or an evaluation of one micro-batch.
@@ -151,6 +154,9 @@ class Engine final : public OpSink, private OpScope {
   void note(Issued, ObjId = {}, UnitId = 0);
   void create_objects();
   void fetch_kept_weights();
+  template <class Block>
+  void for_each_block(const Piece&, Plane, const Block&) const;
+  void settle();
   void read_units(ObjId, Place, Resource, const Fence&);
   void write_units(ObjId, Place, Resource, const Fence&);
   void order_reads(ObjId, Place, Resource);

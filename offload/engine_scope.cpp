@@ -8,6 +8,12 @@
 #include "runtime/kernels/split_master.hpp"
 
 namespace strata {
+namespace {
+
+/// Most bytes of state that go in or out at a time.
+constexpr size_t kBlockBytes = 1 << 20;
+
+}  // namespace
 
 Stream& Engine::stream() const { return backend_.stream(Resource::compute); }
 
@@ -83,10 +89,7 @@ double* Engine::loss() const {
 
 void Engine::set_weight(ParamId p, const FillFn& fill) {
   constexpr uint64_t kBlock = 64 << 10;
-  if (tick_ != 0) {
-    flush();
-    backend_.drain();
-  }
+  if (tick_ != 0) settle();
   const size_t block = backend_.executes() ? kBlock : 0;
   std::vector<float> master(block);
   std::vector<uint16_t> hi(block), lo(block);
@@ -152,33 +155,67 @@ void Engine::zero_state() {
   *reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step()) = StepRecord{};
 }
 
-void Engine::visit(ParamId p, Plane plane, const VisitFn& visit) {
-  constexpr size_t kBlockBytes = 1 << 20;
-  flush();
-  backend_.drain();
+/// Cuts a piece of a plane where units end, and into blocks: block(bytes from the start of the
+/// tensor, offset in elements from the start of the chunk, bytes).
+template <class Block>
+void Engine::for_each_block(const Piece& piece, Plane plane, const Block& block) const {
+  if (shape_.units({piece.chunk, plane}) == 0) {
+    throw StateError("parameter " + layout_.params()[piece.param].name + " has no plane " +
+                     name_of(plane));
+  }
   const size_t size = shape_.element_bytes(plane);
   const uint64_t unit_elems = shape_.unit_bytes() / size;
+  for (uint64_t at = 0; at < piece.elems;) {
+    const uint64_t offset = piece.chunk_offset + at;
+    const uint64_t take = std::min(
+        {piece.elems - at, unit_elems - offset % unit_elems, uint64_t{kBlockBytes} / size});
+    block((piece.param_offset + at) * size, offset, take * size);
+    at += take;
+  }
+}
+
+/// Ends everything that runs or is pending.
+void Engine::settle() {
+  flush();
+  backend_.drain();
+}
+
+void Engine::visit(ParamId p, Plane plane, const VisitFn& visit) {
+  settle();
+  const size_t size = shape_.element_bytes(plane);
   std::vector<std::byte> block(std::min(kBlockBytes, shape_.unit_bytes()));
   Stream& stream = backend_.stream(Resource::d2h);
   for (const Piece& piece : layout_.of_param(p)) {
     const ObjId id{piece.chunk, plane};
-    if (shape_.units(id) == 0) {
-      throw StateError("parameter " + layout_.params()[p].name + " has no plane " + name_of(plane));
-    }
     const Place from = stage(id);
     order_reads(id, from, Resource::d2h);
-    for (uint64_t at = 0; at < piece.elems;) {
-      const uint64_t offset = piece.chunk_offset + at;
-      const uint64_t take =
-          std::min({piece.elems - at, (offset / unit_elems + 1) * unit_elems - offset,
-                    uint64_t{block.size()} / size});
-      stream.copy(block.data(), address(id, from, offset, size), take * size);
+    for_each_block(piece, plane, [&](uint64_t byte, uint64_t offset, size_t bytes) {
+      stream.copy(block.data(), address(id, from, offset, size), bytes);
       backend_.wait(stream.record());
-      visit((piece.param_offset + at) * size, block.data(), take * size);
-      at += take;
-    }
+      visit(byte, block.data(), bytes);
+    });
     read_units(id, from, Resource::d2h, stream.record());
     unstage(id, from, false);
+  }
+}
+
+void Engine::load(ParamId p, Plane plane, const LoadFn& load) {
+  settle();
+  const size_t size = shape_.element_bytes(plane);
+  std::vector<std::byte> block(std::min(kBlockBytes, shape_.unit_bytes()));
+  Stream& stream = backend_.stream(Resource::update);
+  for (const Piece& piece : layout_.of_param(p)) {
+    const ObjId id{piece.chunk, plane};
+    const Place to = stage(id);
+    order_writes(id, to, Resource::update);
+    for_each_block(piece, plane, [&](uint64_t byte, uint64_t offset, size_t bytes) {
+      load(byte, block.data(), bytes);
+      stream.copy(address(id, to, offset, size), block.data(), bytes);
+      backend_.wait(stream.record());
+    });
+    write_units(id, to, Resource::update, stream.record());
+    table_.written(id, to);
+    unstage(id, to, true);
   }
 }
 

@@ -153,4 +153,6 @@ size_t available_host_memory() {
 
 size_t resident_bytes() { return kilobytes_of("/proc/self/status", "VmRSS"); }
 
+size_t peak_resident_bytes() { return kilobytes_of("/proc/self/status", "VmHWM"); }
+
 }  // namespace strata

@@ -16,6 +16,9 @@ size_t available_host_memory();
 /// Bytes of physical memory this process holds now (VmRSS). Throws IoError as above.
 size_t resident_bytes();
 
+/// The most it ever held (VmHWM). Throws IoError as above.
+size_t peak_resident_bytes();
+
 /// The pure parts of the two above; each takes the contents of a file and gives nothing when they
 /// do not hold what was looked for.
 namespace memory_files {

@@ -7,8 +7,11 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "runtime/errors.hpp"
+#include "runtime/files/file_io.hpp"
 
 namespace strata {
 namespace {
@@ -41,11 +44,26 @@ class FlatObject {
   fmt::memory_buffer text_;
 };
 
+/// Of an earlier run's file, only the lines of steps 1 to `steps`.
+void keep_lines(const std::string& path, uint64_t steps) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return;
+  std::string kept;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    const auto j = nlohmann::json::parse(line, nullptr, false);
+    if (!j.is_object() || !j.contains("step") || !j["step"].is_number_unsigned()) continue;
+    if (j["step"].get<uint64_t>() <= steps) kept += line + "\n";
+  }
+  in.close();
+  replace_text(real_files(), path, kept);
+}
+
 }  // namespace
 
-MetricsWriter::MetricsWriter(const std::string& path)
-    : path_(path),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666)) {
+MetricsWriter::MetricsWriter(const std::string& path, uint64_t keep_steps) : path_(path) {
+  if (keep_steps != 0) keep_lines(path, keep_steps);
+  const int fresh = keep_steps != 0 ? 0 : O_TRUNC;
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
   if (descriptor_ < 0) {
     throw IoError(fmt::format("cannot write metrics to '{}': {}", path, std::strerror(errno)));
   }

@@ -30,8 +30,9 @@ struct StepMetrics {
 /// StepMetrics, `validation_loss` only where there is one.
 class MetricsWriter {
  public:
-  /// Starts the file anew. Throws IoError.
-  explicit MetricsWriter(const std::string& path);
+  /// Starts the file anew, but keeps what it has of the first `keep_steps` steps, for a run that
+  /// goes on from there; later lines, and halves of lines, go. Throws IoError.
+  explicit MetricsWriter(const std::string& path, uint64_t keep_steps = 0);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;

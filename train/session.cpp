@@ -105,7 +105,13 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
   engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, input_.policy,
                                      input_.updater, input_.programs, ledger_, engine);
   engine_->zero_state();
-  const ChunkLayout& layout = workload.layout();
+  if (options.initialize) initialize();
+}
+
+Session::~Session() = default;
+
+void Session::initialize() {
+  const ChunkLayout& layout = workload_.layout();
   for (ParamId p = 0; p < layout.params().size(); ++p) {
     if (layout.storage_of(p) != p) continue;
     engine_->set_weight(p, [&](uint64_t begin, uint64_t n, float* out) {
@@ -115,14 +121,12 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
       backend_->pool().parallel_for(
           static_cast<uint32_t>((n + kBlock - 1) / kBlock), [&](uint32_t i) {
             const uint64_t at = i * kBlock;
-            workload.model().initialize(p, workload.config().seed, begin + at,
-                                        std::min(kBlock, n - at), out + at);
+            workload_.model().initialize(p, workload_.config().seed, begin + at,
+                                         std::min(kBlock, n - at), out + at);
           });
     });
   }
 }
-
-Session::~Session() = default;
 
 void Session::run(Mode mode, const TokenBatch& batch, const StepParams& params) {
   Model& model = workload_.model();

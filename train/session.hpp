@@ -70,6 +70,8 @@ struct RunOptions {
   IssueLog* log = nullptr;
   Mutations mutations;
   NvmePlace nvme;
+  /// False: all state is zero, for whoever loads it.
+  bool initialize = true;
 };
 
 /// A planned workload with its memory and files, on the host backend.
@@ -99,6 +101,7 @@ class Session {
 
  private:
   void run(Mode, const TokenBatch&, const StepParams&);
+  void initialize();
 
   const Workload& workload_;
   Plan plan_;

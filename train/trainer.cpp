@@ -36,26 +36,41 @@ bool Trainer::evaluates_after(uint64_t step) const {
          (config_.evaluate_every != 0 && done % config_.evaluate_every == 0);
 }
 
-void Trainer::run(const StepFn& on_step) {
+bool Trainer::saves_after(uint64_t step) const {
+  const uint64_t done = step + 1;
+  return config_.save && (done == config_.schedule.steps ||
+                          (config_.save_every != 0 && done % config_.save_every == 0));
+}
+
+uint64_t Trainer::run(const StepFn& on_step) {
   start_clock();
-  uint64_t reported = 0;  // steps
-  for (uint64_t s = 0; s < config_.schedule.steps; ++s) {
+  uint64_t reported = config_.first_step;  // steps
+  for (uint64_t s = config_.first_step; s < config_.schedule.steps; ++s) {
     issue(s);
     if (reported < s) on_step(measure(reported++, 1));
-    if (!evaluates_after(s)) continue;
+    const bool last = s + 1 == config_.schedule.steps;
+    const bool stop = !last && config_.stop && config_.stop();
+    const bool evaluate = evaluates_after(s) && !stop;
+    const bool save = saves_after(s) || (stop && config_.save);
+    if (!evaluate && !save && !stop && !last) continue;
     StepMetrics metrics = measure(s, 0);
-    metrics.validation_loss = validation_loss();
-    start_clock();  // the evaluation's time is no step's
+    if (evaluate) metrics.validation_loss = validation_loss();
     on_step(metrics);
     ++reported;
-    if (!std::isfinite(*metrics.validation_loss)) {
-      throw NonFinite("the validation loss after step " + std::to_string(s + 1) +
-                      " is not finite; try a lower --lr or a longer --warmup");
-    }
+    check_validation(metrics);
+    session_.flush();
+    check(s, session_.result(0));
+    if (save) config_.save(s + 1);
+    start_clock();  // the time of evaluating and saving is no step's
+    if (stop) return s + 1;
   }
-  if (reported < config_.schedule.steps) on_step(measure(reported, 0));
-  session_.flush();
-  check(config_.schedule.steps - 1, session_.result(0));
+  return config_.schedule.steps;
+}
+
+void Trainer::check_validation(const StepMetrics& metrics) {
+  if (!metrics.validation_loss || std::isfinite(*metrics.validation_loss)) return;
+  throw NonFinite("the validation loss after step " + std::to_string(metrics.step) +
+                  " is not finite; try a lower --lr or a longer --warmup");
 }
 
 void Trainer::start_clock() {

@@ -17,9 +17,17 @@ struct TrainerConfig {
   uint64_t evaluate_every = 0;
   /// Most validation batches an evaluation runs.
   uint64_t evaluate_batches = 20;
+  /// Steps that were done before, whose state the session holds.
+  uint64_t first_step = 0;
+  /// Steps between calls of `save`; 0: only at the end, after the last step or a stop.
+  uint64_t save_every = 0;
+  /// Called with the number of steps done; the session's state is that after them, and finite.
+  std::function<void(uint64_t done)> save;
+  /// Asked after each step; true: stop there.
+  std::function<bool()> stop;
 };
 
-/// Runs `schedule.steps` steps. Reads a step's metrics after the next one was issued.
+/// Runs steps up to `schedule.steps`. Reads a step's metrics after the next one was issued.
 class Trainer {
  public:
   using StepFn = std::function<void(const StepMetrics&)>;
@@ -30,8 +38,9 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Calls `on_step` for every finished step, in order. Throws NonFinite naming step and tensor.
-  void run(const StepFn& on_step);
+  /// Calls `on_step` for every finished step, in order. Returns how many steps are done in all.
+  /// Throws NonFinite naming step and tensor.
+  uint64_t run(const StepFn& on_step);
   /// Mean token loss over validation windows.
   double validation_loss();
 
@@ -46,6 +55,8 @@ class Trainer {
 
   static void stamp(HostContext&, const Backend*, Batch*);
   bool evaluates_after(uint64_t step) const;
+  bool saves_after(uint64_t step) const;
+  static void check_validation(const StepMetrics&);
   void issue(uint64_t step);
   StepMetrics measure(uint64_t step, uint32_t back);
   void check(uint64_t step, const StepResult&) const;

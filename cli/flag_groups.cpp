@@ -1,0 +1,126 @@
+#include "cli/flag_groups.hpp"
+
+namespace strata {
+namespace {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
+  flags.group("Model and batch");
+  flags.text("--model", "NAME", args.model,
+             "A preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a shape like "
+             "gpt2:L6,D384,H6,V256,T128");
+  flags.count("--seq", args.seq, "Tokens of a sequence", 1, 1u << 24, "all positions of the model");
+  flags.count("--batch", args.batch, "Sequences of a micro-batch", 1, 1u << 24);
+  flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
+  flags.choice("--dtype", args.dtype, std::array<std::string_view, 2>{"fp32", "bf16"},
+               "Type of weights, activations and gradients");
+  if (with_recompute) add_recompute(flags, args.recompute_block);
+}
+
+void add_recompute(Flags& flags, bool& block) {
+  flags.choice("--recompute", block, std::array<std::string_view, 2>{"none", "block"},
+               "What is computed again in backward instead of kept");
+}
+
+Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule) {
+  flags.group("Optimizer");
+  flags.choice("--optimizer", args.config.kind, std::array<std::string_view, 2>{"adamw", "sgd"},
+               "AdamW, or SGD without momentum");
+  Given given;
+  flags.real("--lr", args.lr, "Highest learning rate", {0, kInfinity});
+  if (with_schedule) {
+    given.min_lr = flags.real("--min-lr", args.min_lr, "Learning rate at the end of the cosine",
+                              {0, kInfinity}, "a tenth of --lr");
+    given.warmup = flags.value("--warmup", "N", "a twentieth of --steps", "Steps of linear warm-up",
+                               [&args](const std::string& text) {
+                                 args.warmup = parse_count("--warmup", text, 0, kNoLimit);
+                               });
+  }
+  flags.real("--beta1", args.config.beta1, "AdamW: decay of the first moment",
+             {.least = 0, .most = 1, .open_above = true});
+  flags.real("--beta2", args.config.beta2, "AdamW: decay of the second moment",
+             {.least = 0, .most = 1, .open_above = true});
+  flags.real("--eps", args.config.eps, "AdamW: added to the denominator",
+             {.least = 0, .most = kInfinity, .open_below = true});
+  flags.real("--weight-decay", args.config.weight_decay, "On matrices only", {0, kInfinity});
+  flags.real("--clip", args.clip, "Largest global gradient norm; 0 is off", {0, kInfinity});
+  return given;
+}
+
+void add_threads(Flags& flags, uint32_t& threads) {
+  flags.count("--threads", threads, "Threads that compute", 1, 4096, "every core");
+}
+
+void add_budget(Flags& flags, BudgetArgs& args) {
+  flags.group("Memory");
+  flags.size("--device-mem", args.device_mem, "80% of what is available",
+             "Budget of the device tier: 700MiB, 2GiB, 80%, or -2GiB for all but 2 GiB");
+  flags.size("--host-mem", args.host_mem, "0", "Budget of the host tier");
+  flags.value("--nvme", "DIR[,DIR]", "none", "Directories of the NVMe tier, one on each drive",
+              [&args](const std::string& text) { args.nvme = parse_list("--nvme", text); });
+  flags.size("--nvme-mem", args.nvme_mem, "80% of what is free there", "Budget of the NVMe tier");
+  flags.value(
+      "--nvme-engine", "auto|io_uring|threads", args.nvme_engine,
+      "How the NVMe tier transfers; auto is io_uring where it works",
+      [&args](const std::string& text) {
+        constexpr std::array<std::string_view, 3> kEngines = {"auto", "io_uring", "threads"};
+        args.nvme_engine = kEngines[parse_choice("--nvme-engine", text, kEngines)];
+      });
+  flags.value("--chunk-size", "auto|BYTES", "auto", "Bytes of a chunk of weights",
+              [&args](const std::string& text) {
+                if (text == "auto") {
+                  args.chunk_bytes = 0;
+                  return;
+                }
+                args.chunk_bytes = parse_bytes("--chunk-size", text);
+                if (args.chunk_bytes == 0) throw ConfigError("--chunk-size: must not be 0");
+              });
+  flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
+  add_threads(flags, args.threads);
+}
+
+void add_saving(Flags& flags, SaveArgs& args) {
+  flags.group("Checkpoints");
+  flags.count("--checkpoint-every", args.every,
+              "Steps between checkpoints in OUT/checkpoints; there is one at the end, and when "
+              "stopped, in any case",
+              1, kNoLimit, "off");
+  flags.count("--keep-last", args.keep_last, "Newest checkpoints to keep", 1);
+  flags.count("--keep-every", args.keep_every, "Also keep those of multiples of N steps", 1,
+              kNoLimit, "off");
+  flags.flag("--no-checkpoint", args.off, "Save nothing, not even at the end");
+  flags.value(
+      "--max-time", "TIME", "no limit", "Save and stop (exit 75) after so long: 90s, 30m, 2h",
+      [&args](const std::string& t) { args.max_seconds = parse_duration("--max-time", t); });
+  flags.flag("--allow-inexact", args.allow_inexact,
+             "Resume although something that decides bits differs");
+}
+
+Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
+  Flags flags(app);
+  add_model(flags, args.model, true);
+  flags.group("Run");
+  app.add_option(
+         "--data", args.data,
+         "UTF-8 text or .bin token shards: files, patterns or directories; the last tenth is "
+         "for validation")
+      ->type_name("FILE|GLOB|DIR")
+      ->group("Run");
+  flags.count("--steps", args.steps, "Training steps", 1);
+  flags.count("--seed", args.seed, seed_help, 0);
+  flags.count("--eval-every", args.evaluate_every, "Steps between evaluations", 1, kNoLimit,
+              "a tenth of --steps");
+  flags.count("--eval-batches", args.evaluate_batches, "Most batches of an evaluation", 1);
+  flags.text("--out", "DIR", args.out, "Where metrics.jsonl and checkpoints go");
+  const Given given = add_optimizer(flags, args.optimizer, true);
+  add_budget(flags, args.budget);
+  add_saving(flags, args.save);
+  flags.json(args.json);
+  return given;
+}
+
+}  // namespace strata

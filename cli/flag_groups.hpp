@@ -1,0 +1,24 @@
+// The flags that verbs share, in groups. Default values are read from the targets.
+#pragma once
+#include "cli/flags.hpp"
+#include "cli/options.hpp"
+
+namespace strata {
+
+/// What the user said of values whose defaults depend on others.
+struct Given {
+  CLI::Option* min_lr = nullptr;
+  CLI::Option* warmup = nullptr;
+};
+
+void add_model(Flags& flags, ModelArgs& args, bool with_recompute);
+Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule);
+void add_threads(Flags& flags, uint32_t& threads);
+void add_recompute(Flags& flags, bool& block);
+void add_budget(Flags& flags, BudgetArgs& args);
+/// When and where a run saves, and when it stops.
+void add_saving(Flags& flags, SaveArgs& args);
+/// Everything that describes a run.
+Given add_run(CLI::App& app, RunArgs& args, const char* seed_help);
+
+}  // namespace strata

@@ -1,0 +1,40 @@
+#include "cli/stop_signals.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <string_view>
+
+namespace strata {
+namespace {
+
+constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+std::atomic<int> received_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handler");
+
+extern "C" void note_signal(int signal) {
+  received_signal.store(signal, std::memory_order_relaxed);
+  constexpr std::string_view kText =
+      "\nstopping after this step, and saving; once more stops at once, without saving\n";
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kText.data(), kText.size());
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  received_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  for (const int s : kSignals) ::sigaction(s, &action, nullptr);
+}
+
+StopSignals::~StopSignals() {
+  for (const int s : kSignals) std::signal(s, SIG_DFL);
+}
+
+int StopSignals::received() noexcept { return received_signal.load(std::memory_order_relaxed); }
+
+}  // namespace strata

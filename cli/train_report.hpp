@@ -1,0 +1,33 @@
+// What a training run says of itself when it ends.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "train/metrics.hpp"
+#include "train/session.hpp"
+
+namespace strata {
+
+/// Collects the steps of one run of the command.
+class TrainReport {
+ public:
+  void add(const StepMetrics&);
+  /// For people.
+  std::string text(const Workload&, Session&, const Budgets&) const;
+  /// One object. `steps`: done in all, earlier runs included. `checkpoint`: empty if none.
+  std::string json(const Workload&, const Session&, const Budgets&, uint64_t steps, bool stopped,
+                   const std::string& checkpoint) const;
+
+ private:
+  /// Losses of the last steps, for their mean.
+  static constexpr size_t kTail = 50;
+  double tail_mean() const;
+
+  std::vector<double> tail_;
+  StepMetrics last_;
+  double validation_ = 0;
+  // Of the steps alone, evaluations left out.
+  uint64_t steps_ = 0, h2d_ = 0, d2h_ = 0, nvme_read_ = 0, nvme_write_ = 0;
+};
+
+}  // namespace strata
