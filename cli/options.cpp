@@ -292,7 +292,7 @@ Command Parser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string message = error.what();  // starts with the flag
     if (message.find("flag override") != std::string::npos) {
-      throw ConfigError(message.substr(0, message.find(' ')) + ": takes no value");
+      throw ConfigError("--" + message.substr(0, message.find(' ')) + ": takes no value");
     }
     const bool missing = message.ends_with("missing");
     throw ConfigError(message.substr(0, message.find(':')) +

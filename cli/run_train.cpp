@@ -97,11 +97,6 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   real_files().make_folder(args_.out);
   const RunLock lock(args_.out);
   folder_.remove_partial();
-  if (!start && !folder_.list().empty()) {
-    throw ConfigError(args_.out +
-                      " has checkpoints of an earlier run; go on with it (strata resume " +
-                      args_.out + ", or --resume auto), or name another folder with --out");
-  }
   const StopSignals signals;
   RunOptions options;
   options.nvme = {args_.budget.nvme, args_.budget.nvme_engine};
@@ -181,8 +176,12 @@ int Run::finish(uint64_t done, Session& session, const Workload& workload, const
 int run_train(const TrainArgs& args) {
   Output out(args.json);
   std::optional<FoundCheckpoint> start;
-  if (args.resume_auto &&
-      !CheckpointFolder(real_files(), checkpoints_in(args.out)).list().empty()) {
+  if (!CheckpointFolder(real_files(), checkpoints_in(args.out)).list().empty()) {
+    if (!args.resume_auto) {
+      throw ConfigError(args.out +
+                        " has checkpoints of an earlier run; go on with it (strata resume " +
+                        args.out + ", or --resume auto), or name another folder with --out");
+    }
     start = find_checkpoint(args.out);
   }
   return Run(args, out).train(start);

@@ -50,7 +50,7 @@ uint64_t Trainer::run(const StepFn& on_step) {
     if (reported < s) on_step(measure(reported++, 1));
     const bool last = s + 1 == config_.schedule.steps;
     const bool stop = !last && config_.stop && config_.stop();
-    const bool evaluate = evaluates_after(s) && !stop;
+    const bool evaluate = evaluates_after(s);
     const bool save = saves_after(s) || (stop && config_.save);
     if (!evaluate && !save && !stop && !last) continue;
     StepMetrics metrics = measure(s, 0);

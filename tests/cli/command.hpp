@@ -5,12 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <chrono>
+#include <csignal>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/folder.hpp"
@@ -32,8 +33,15 @@ inline std::vector<std::string> words(const std::string& line) {
   return out;
 }
 
+/// A signal sent as soon as `when` says so; asked every millisecond.
+struct Interruption {
+  int signal = 0;
+  std::function<bool()> when;
+};
+
 /// Runs `strata` with these arguments to its end.
-inline CommandOutcome strata_command(const std::vector<std::string>& arguments) {
+inline CommandOutcome strata_command(const std::vector<std::string>& arguments,
+                                     const Interruption& interruption = {}) {
   const Folder folder;
   const std::string out = folder.path("out"), err = folder.path("err");
   std::vector<char*> argv = {const_cast<char*>(STRATA_BINARY)};
@@ -48,13 +56,18 @@ inline CommandOutcome strata_command(const std::vector<std::string>& arguments) 
     ::_exit(127);
   }
   int status = 0;
-  ::waitpid(child, &status, 0);
+  for (bool sent = interruption.signal == 0;;) {
+    if (::waitpid(child, &status, sent ? 0 : WNOHANG) == child) break;
+    if (!sent && (sent = interruption.when())) ::kill(child, interruption.signal);
+    if (!sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), folder.read("out"),
           folder.read("err")};
 }
 
-inline CommandOutcome strata_command(const std::string& line) {
-  return strata_command(words(line));
+inline CommandOutcome strata_command(const std::string& line,
+                                     const Interruption& interruption = {}) {
+  return strata_command(words(line), interruption);
 }
 
 /// A refusal: this code, nothing on stdout, and one line on stderr that holds every part.

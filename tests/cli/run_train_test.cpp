@@ -14,7 +14,7 @@ class RunTrain : public ::testing::Test {
 
   CommandOutcome train(const std::string& flags) const {
     return strata_command("train --model gpt2:L5,D32,H2,V256,T16 --batch 2 --threads 2 --data " +
-                          data_ + " --out " + folder_.path("run/a") + " " + flags);
+                          data_ + " --no-checkpoint --out " + folder_.path("run/a") + " " + flags);
   }
   std::vector<nlohmann::json> metrics() const {
     std::vector<nlohmann::json> out;
