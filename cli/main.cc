@@ -22,7 +22,7 @@ struct Runner {
   int operator()(const strata::ResumeArgs& a) const { return strata::run_resume(a); }
   int operator()(const strata::GenerateArgs&) const { return 1; }
   int operator()(const strata::EvalArgs&) const { return 1; }
-  int operator()(const strata::InspectArgs&) const { return 1; }
+  int operator()(const strata::InspectArgs& a) const { return strata::run_inspect(a); }
   int operator()(const strata::DoctorArgs&) const { return 1; }
   int operator()(const strata::PlanArgs& a) const { return strata::run_plan(a); }
   int operator()(const strata::VerifyArgs& a) const { return strata::run_verify(a); }

@@ -6,6 +6,7 @@ namespace strata {
 
 int run_train(const TrainArgs&);
 int run_resume(const ResumeArgs&);
+int run_inspect(const InspectArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
 int run_policies(const PoliciesArgs&);
