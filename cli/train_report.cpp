@@ -47,7 +47,7 @@ std::string TrainReport::text(const Workload& workload, Session& session,
       "\nused peak   device {}, host {}\n"
       "resident    at most {}, as the operating system counts, libraries included\n"
       "weights     at most {:.1f} % of {} on the device at once\n"
-      "moved       {} to the device and {} back a step\n"
+      "moved       {} to the device and {} back a step, evaluations included\n"
       "loss        mean of the last {} steps {:.4f}, validation {:.4f}\n"
       "state       {}",
       peak(Tier::device), peak(Tier::host), format_bytes(peak_resident_bytes()),
@@ -55,9 +55,11 @@ std::string TrainReport::text(const Workload& workload, Session& session,
       format_bytes(workload.weight_bytes()), per_step(h2d_), per_step(d2h_), tail_.size(),
       tail_mean(), validation_, hash_text(session.state_hash()));
   if (const NvmeStore* const store = session.nvme()) {
-    out += fmt::format("\nnvme        {} used; read {} and wrote {} a step through {}{}",
-                       peak(Tier::nvme), per_step(nvme_read_), per_step(nvme_write_),
-                       store->engine(), store->direct() ? "" : ", by way of the page cache");
+    out += fmt::format(
+        "\nnvme        {} used; read {} and wrote {} a step through {}{}; {} in the page cache",
+        peak(Tier::nvme), per_step(nvme_read_), per_step(nvme_write_), store->engine(),
+        store->engine_reason().empty() ? "" : " (" + store->engine_reason() + ")",
+        format_bytes(store->cached_bytes()));
   }
   return out;
 }
@@ -81,6 +83,10 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
       {"resident_peak_bytes", peak_resident_bytes()}};
   j["checkpoint"] = nullptr;
   if (!checkpoint.empty()) j["checkpoint"] = checkpoint;
+  if (const NvmeStore* const store = session.nvme()) {
+    j["nvme_engine"] = store->engine();
+    j["nvme_cached_bytes"] = store->cached_bytes();
+  }
   for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
     j["tiers"][name_of(t)] = {{"budget", budgets.bytes[index(t)]},
                               {"peak", session.ledger().peak(t)}};

@@ -26,7 +26,6 @@ class TrainReport {
   std::vector<double> tail_;
   StepMetrics last_;
   double validation_ = 0;
-  // Of the steps alone, evaluations left out.
   uint64_t steps_ = 0, h2d_ = 0, d2h_ = 0, nvme_read_ = 0, nvme_write_ = 0;
 };
 

@@ -91,6 +91,8 @@ class Engine final : public OpSink, private OpScope {
   double evaluation_loss();
 
   const EngineStats& stats() const noexcept { return stats_; }
+  /// What lives in a unit of a place between uses, as "m of chunk 3 (h.0.ln_1.weight, ...)".
+  std::string describe_home(Place, UnitId) const;
   const ChunkTable& table() const noexcept { return table_; }
 
  private:

@@ -33,6 +33,24 @@ void Engine::create_objects() {
   }
 }
 
+std::string Engine::describe_home(Place place, UnitId unit) const {
+  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+    for (size_t p = 0; p < kPlanes; ++p) {
+      const Object& o = table_.at({c, static_cast<Plane>(p)});
+      const UnitList& units = o.at(place).units;
+      if (!o.exists || o.home != place) continue;
+      if (std::find(units.ids.begin(), units.ids.begin() + units.count, unit) ==
+          units.ids.begin() + units.count) {
+        continue;
+      }
+      const auto pieces = layout_.in_chunk(c);
+      return std::string(name_of(static_cast<Plane>(p))) + " of chunk " + std::to_string(c) + " (" +
+             layout_.params()[pieces.front().param].name + (pieces.size() > 1 ? ", ...)" : ")");
+    }
+  }
+  return "nothing between uses";
+}
+
 /// Units of host or NVMe. False: there are not enough.
 bool Engine::attach_below(ObjId id, Place place) {
   UnitList units;

@@ -153,6 +153,8 @@ size_t available_host_memory() {
 
 size_t resident_bytes() { return kilobytes_of("/proc/self/status", "VmRSS"); }
 
+size_t locked_bytes() { return kilobytes_of("/proc/self/status", "VmLck"); }
+
 size_t peak_resident_bytes() { return kilobytes_of("/proc/self/status", "VmHWM"); }
 
 }  // namespace strata

@@ -16,6 +16,9 @@ size_t available_host_memory();
 /// Bytes of physical memory this process holds now (VmRSS). Throws IoError as above.
 size_t resident_bytes();
 
+/// Bytes of it that are locked into memory (VmLck). Throws IoError as above.
+size_t locked_bytes();
+
 /// The most it ever held (VmHWM). Throws IoError as above.
 size_t peak_resident_bytes();
 

@@ -84,6 +84,8 @@ void MetricsWriter::write(const StepMetrics& m) {
   object.add("used_peak_device_bytes", m.used_peak_device_bytes);
   object.add("used_peak_host_bytes", m.used_peak_host_bytes);
   object.add("used_peak_nvme_bytes", m.used_peak_nvme_bytes);
+  object.add("resident_bytes", m.resident_bytes);
+  object.add("locked_bytes", m.locked_bytes);
   object.add("h2d_bytes", m.h2d_bytes);
   object.add("d2h_bytes", m.d2h_bytes);
   object.add("nvme_read_bytes", m.nvme_read_bytes);

@@ -18,7 +18,9 @@ struct StepMetrics {
   uint64_t used_peak_device_bytes = 0;
   uint64_t used_peak_host_bytes = 0;
   uint64_t used_peak_nvme_bytes = 0;
-  uint64_t h2d_bytes = 0;  ///< moved in this step
+  uint64_t resident_bytes = 0;  ///< of the process, as the operating system counts
+  uint64_t locked_bytes = 0;    ///< of them, that cannot be swapped
+  uint64_t h2d_bytes = 0;       ///< moved for this step, and for an evaluation after it
   uint64_t d2h_bytes = 0;
   uint64_t nvme_read_bytes = 0;
   uint64_t nvme_write_bytes = 0;          ///< drive wear

@@ -104,11 +104,17 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
   engine.mutations = options.mutations;
   engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, input_.policy,
                                      input_.updater, input_.programs, ledger_, engine);
+  if (store_) {
+    // Homes never change, so other threads may ask too.
+    store_->set_owners([this](uint32_t u) { return engine_->describe_home(Place::nvme, u); });
+  }
   engine_->zero_state();
   if (options.initialize) initialize();
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (store_) store_->set_owners(nullptr);  // which ask the engine
+}
 
 void Session::initialize() {
   const ChunkLayout& layout = workload_.layout();

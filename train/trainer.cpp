@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "runtime/errors.hpp"
+#include "runtime/memory.hpp"
 
 namespace strata {
 
@@ -44,6 +45,7 @@ bool Trainer::saves_after(uint64_t step) const {
 
 uint64_t Trainer::run(const StepFn& on_step) {
   start_clock();
+  moved();                                 // loading or initializing is no step's
   uint64_t reported = config_.first_step;  // steps
   for (uint64_t s = config_.first_step; s < config_.schedule.steps; ++s) {
     issue(s);
@@ -55,10 +57,11 @@ uint64_t Trainer::run(const StepFn& on_step) {
     if (!evaluate && !save && !stop && !last) continue;
     StepMetrics metrics = measure(s, 0);
     if (evaluate) metrics.validation_loss = validation_loss();
+    session_.flush();
+    add(moved(), metrics);
     on_step(metrics);
     ++reported;
     check_validation(metrics);
-    session_.flush();
     check(s, session_.result(0));
     if (save) config_.save(s + 1);
     start_clock();  // the time of evaluating and saving is no step's
@@ -89,19 +92,31 @@ void Trainer::issue(uint64_t step) {
   const uint64_t samples = uint64_t{shape.batch} * shape.micro_batches;
   data_.train_batch(step * samples, static_cast<uint32_t>(samples), b.tokens.data(),
                     b.targets.data());
-  const EngineStats before = session_.engine().stats();
   session_.step({b.tokens.data(), b.targets.data()},
                 {step, config_.schedule.at(step), static_cast<double>(step_tokens_)});
-  const EngineStats& after = session_.engine().stats();
-  b.h2d_bytes = after.h2d_bytes - before.h2d_bytes;
-  b.d2h_bytes = after.d2h_bytes - before.d2h_bytes;
-  b.nvme_read_bytes = after.nvme_read_bytes - before.nvme_read_bytes;
-  b.nvme_write_bytes = after.nvme_write_bytes - before.nvme_write_bytes;
+  b.moved = moved();
   // The stream itself takes the time: when the issuer asks, it is a good part of a step ahead.
   Stream& compute = session_.backend().stream(Resource::compute);
   launch_native<stamp, HostContext>(compute, {}, static_cast<const Backend*>(&session_.backend()),
                                     &b);
   b.written = compute.record();
+}
+
+/// Bytes moved since the last call.
+Trainer::Moved Trainer::moved() {
+  const EngineStats& now = session_.engine().stats();
+  const Moved all = {now.h2d_bytes, now.d2h_bytes, now.nvme_read_bytes, now.nvme_write_bytes};
+  Moved fresh = all;
+  for (size_t i = 0; i < fresh.size(); ++i) fresh[i] -= counted_[i];
+  counted_ = all;
+  return fresh;
+}
+
+void Trainer::add(const Moved& moved, StepMetrics& m) {
+  m.h2d_bytes += moved[0];
+  m.d2h_bytes += moved[1];
+  m.nvme_read_bytes += moved[2];
+  m.nvme_write_bytes += moved[3];
 }
 
 StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
@@ -122,10 +137,9 @@ StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   m.used_peak_device_bytes = session_.ledger().peak(Tier::device);
   m.used_peak_host_bytes = session_.ledger().peak(Tier::host);
   m.used_peak_nvme_bytes = session_.ledger().peak(Tier::nvme);
-  m.h2d_bytes = b.h2d_bytes;
-  m.d2h_bytes = b.d2h_bytes;
-  m.nvme_read_bytes = b.nvme_read_bytes;
-  m.nvme_write_bytes = b.nvme_write_bytes;
+  m.resident_bytes = resident_bytes();
+  m.locked_bytes = locked_bytes();
+  add(b.moved, m);
   began_ = b.finished;
   began_waited_ = b.waited;
   return m;

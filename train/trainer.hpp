@@ -45,10 +45,12 @@ class Trainer {
   double validation_loss();
 
  private:
+  /// Bytes: to the device, back, read from NVMe, written to it.
+  using Moved = std::array<uint64_t, 4>;
   /// A step on its way: what it reads, and what is known of it when it is done.
   struct Batch {
     std::vector<int32_t> tokens, targets;
-    uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;
+    Moved moved{};
     double finished = 0, waited = 0;  // seconds; written by the compute stream
     Fence written;
   };
@@ -57,6 +59,8 @@ class Trainer {
   bool evaluates_after(uint64_t step) const;
   bool saves_after(uint64_t step) const;
   static void check_validation(const StepMetrics&);
+  Moved moved();
+  static void add(const Moved&, StepMetrics&);
   void issue(uint64_t step);
   StepMetrics measure(uint64_t step, uint32_t back);
   void check(uint64_t step, const StepResult&) const;
@@ -69,6 +73,7 @@ class Trainer {
   uint64_t rows_, step_tokens_;
   std::array<Batch, 2> batches_;  // of the two newest steps
   Batch evaluation_;
+  Moved counted_{};
   /// The backend's clock, and how long compute had waited, when the step before ended.
   double began_ = 0, began_waited_ = 0;
 };

@@ -199,11 +199,11 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
     if (result < 0) {
       const int error = static_cast<int>(-result);
       if (!may_retry(error) || ++tries > kMostRetries) {
-        throw NvmeError(io_error(verb, r.bytes, r.offset, f.file->name(), error).what(), unit);
+        throw store_.error(io_error(verb, r.bytes, r.offset, f.file->name(), error).what(), unit);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else if (result == 0) {
-      throw NvmeError(
+      throw store_.error(
           io_error(verb, r.bytes, r.offset, f.file->name(), r.write ? ENOSPC : 0).what(), unit);
     } else {
       const size_t before = done;
@@ -214,7 +214,7 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
       if (done > before) {
         tries = 0;
       } else if (++tries > kMostRetries) {
-        throw NvmeError(io_error(verb, r.bytes, r.offset, f.file->name(), EIO).what(), unit);
+        throw store_.error(io_error(verb, r.bytes, r.offset, f.file->name(), EIO).what(), unit);
       }
     }
     std::byte* const data = r.data + done;
@@ -227,7 +227,7 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
 void NvmeStream::check_content(const IoRequest& r, const Slot& s) {
   const uint64_t expected = store_.checksum(s.unit, s.piece);
   if (hash_of(r.data, r.bytes) == expected) return;
-  throw NvmeError(
+  throw store_.error(
       fmt::format("read {} bytes at offset {} of {}, and they are not those that were written "
                   "(checksum mismatch); the drive or its cable is failing, use another",
                   r.bytes, r.offset, store_.files_[r.file].file->name()),
@@ -241,7 +241,7 @@ void NvmeStream::check_age() {
     const int64_t started = s.started.load(std::memory_order_relaxed);
     if (started == 0 || static_cast<double>(now - started) < limit) continue;
     const auto where = store_.place(s.unit, s.piece);
-    fail(std::make_exception_ptr(NvmeError(
+    fail(std::make_exception_ptr(store_.error(
         fmt::format("a {} at offset {} of {} has not come back for {} s; the drive hangs: look at "
                     "the kernel's log, or use another",
                     direction_ == Direction::write ? "write" : "read", where.offset,

@@ -175,6 +175,36 @@ std::string NvmeStore::file_path(size_t directory) const {
   return fmt::format("/proc/{}/fd/{}", ::getpid(), files_[directory].file->descriptor());
 }
 
+void NvmeStore::set_owners(OwnerFn owner) {
+  const std::lock_guard lock(owner_mutex_);
+  owner_ = std::move(owner);
+}
+
+NvmeError NvmeStore::error(const std::string& message, uint32_t unit) const {
+  const std::lock_guard lock(owner_mutex_);
+  return {owner_ ? fmt::format("{} (unit {}: {})", message, unit, owner_(unit)) : message, unit};
+}
+
+uint64_t NvmeStore::cached_bytes() const {
+  constexpr uint64_t kPage = 4096, kWindow = uint64_t{1} << 30;
+  uint64_t bytes = 0;
+  std::vector<unsigned char> pages(kWindow / kPage);
+  for (const ScratchFile& f : files_) {
+    const int64_t size = f.file->size();
+    for (int64_t at = 0; at < size; at += kWindow) {
+      const auto n = static_cast<size_t>(std::min<int64_t>(kWindow, size - at));
+      void* const map = ::mmap(nullptr, n, PROT_READ, MAP_SHARED, f.file->descriptor(), at);
+      if (map == MAP_FAILED) throw io_error("map", f.file->name(), errno);
+      const int result = ::mincore(map, n, pages.data());
+      const int error = errno;
+      ::munmap(map, n);
+      if (result < 0) throw io_error("ask for cached pages of", f.file->name(), error);
+      for (size_t p = 0; p < (n + kPage - 1) / kPage; ++p) bytes += (pages[p] & 1) * kPage;
+    }
+  }
+  return bytes;
+}
+
 uint64_t NvmeStore::bytes_read() const noexcept { return reader_->bytes(); }
 uint64_t NvmeStore::bytes_written() const noexcept { return writer_->bytes(); }
 

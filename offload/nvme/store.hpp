@@ -1,6 +1,7 @@
 // The NVMe tier: units of one size in unnamed files, one a directory.
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,7 +34,7 @@ struct NvmeOptions {
   uint64_t delay_seed = 0;
 };
 
-/// A transfer that failed for good. Whoever knows what lives in the unit adds that.
+/// A transfer that failed for good.
 class NvmeError : public IoError {
  public:
   NvmeError(const std::string& message, uint32_t unit) : IoError(message), unit_(unit) {}
@@ -69,6 +70,9 @@ class NvmeStore {
   std::byte* base() const noexcept { return base_; }
   /// Both streams and all units, for a backend.
   AdoptedNvme adopted() noexcept;
+  /// Says what lives in a unit, for messages.
+  using OwnerFn = std::function<std::string(uint32_t unit)>;
+  void set_owners(OwnerFn);
   /// The engine that was chosen, and why if not the first.
   const std::string& engine() const noexcept { return engine_; }
   const std::string& engine_reason() const noexcept { return engine_reason_; }
@@ -76,6 +80,8 @@ class NvmeStore {
   bool direct() const noexcept { return direct_; }
   /// A name under which other processes can open a directory's file while this one runs.
   std::string file_path(size_t directory) const;
+  /// Bytes of the files that the page cache holds now: 0, but for what is not direct.
+  uint64_t cached_bytes() const;
   uint64_t bytes_read() const noexcept;
   uint64_t bytes_written() const noexcept;
   const NvmeOptions& options() const noexcept { return options_; }
@@ -92,6 +98,7 @@ class NvmeStore {
   void open_files(Files&);
   void write_through();
   void watch();
+  NvmeError error(const std::string& message, uint32_t unit) const;
   uint32_t pieces() const noexcept { return pieces_; }
   Place place(uint32_t unit, uint32_t piece) const noexcept;
   /// Of a piece of a unit.
@@ -108,6 +115,8 @@ class NvmeStore {
   std::byte* base_ = nullptr;
   std::unique_ptr<NvmeStream> reader_, writer_;
 
+  mutable std::mutex owner_mutex_;
+  OwnerFn owner_;
   std::mutex mutex_;
   std::condition_variable ending_;
   bool ends_ = false;

@@ -72,6 +72,8 @@ TEST_F(MetricsFile, HasOneFlatObjectALine) {
                                              "used_peak_device_bytes",
                                              "used_peak_host_bytes",
                                              "used_peak_nvme_bytes",
+                                             "resident_bytes",
+                                             "locked_bytes",
                                              "h2d_bytes",
                                              "d2h_bytes",
                                              "nvme_read_bytes",
