@@ -7,6 +7,8 @@
 #include "runtime/files/files.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/topology.hpp"
+#include "train/data_files.hpp"
+#include "train/data_text.hpp"
 
 namespace strata {
 
@@ -67,7 +69,7 @@ Budgets resolve_budgets(const BudgetArgs& args) {
 }
 
 std::unique_ptr<TokenSource> open_data(const RunArgs& args, uint32_t seq, uint64_t vocabulary) {
-  return std::make_unique<TextData>(args.data, seq, args.seed, vocabulary);
+  return std::make_unique<TextData>(resolve_data_files(args.data), seq, args.seed, vocabulary);
 }
 
 }  // namespace strata
