@@ -179,8 +179,8 @@ Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
   add_model(flags, args.model, true);
   flags.group("Run");
   app.add_option("--data", args.data,
-                 "UTF-8 text: files, patterns or directories (their *.txt); the last tenth is for "
-                 "validation")
+                 "UTF-8 text, or token shards as of llm.c (*.bin): files, patterns or directories "
+                 "(their *.txt, else *.bin); the last tenth is for validation")
       ->type_name("FILE|GLOB|DIR")
       ->group("Run");
   flags.count("--steps", args.steps, "Training steps", 1);

@@ -28,21 +28,27 @@ std::optional<struct stat> stat_of(const std::string& path) {
   throw ConfigError(fmt::format("--data: cannot look at '{}': {}", path, reason()));
 }
 
-std::vector<std::string> text_files_in(const std::string& directory) {
-  std::vector<std::string> found;
+bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
+
+std::vector<std::string> data_files_in(const std::string& directory) {
+  std::vector<std::string> texts, shards;
   std::error_code error;
   std::filesystem::directory_iterator entries(directory, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    if (entries->path().extension() == ".txt" && entries->is_regular_file(error)) {
-      found.push_back(entries->path().string());
+    const std::string path = entries->path().string();
+    const bool text = entries->path().extension() == ".txt";
+    if ((text || is_shard(path)) && entries->is_regular_file(error)) {
+      (text ? texts : shards).push_back(path);
     }
   }
   if (error) {
     throw ConfigError(
         fmt::format("--data: cannot list directory '{}': {}", directory, error.message()));
   }
+  std::vector<std::string>& found = texts.empty() ? shards : texts;
   if (found.empty()) {
-    throw ConfigError(fmt::format("--data: directory '{}' has no *.txt files", directory));
+    throw ConfigError(
+        fmt::format("--data: directory '{}' has no *.txt and no *.bin files", directory));
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -85,7 +91,7 @@ std::vector<std::string> resolve_data_files(std::span<const std::string> argumen
   const auto add_file_or_directory = [&](const std::string& path) {
     const auto info = stat_of(path);
     if (info && S_ISDIR(info->st_mode)) {
-      for (const std::string& file : text_files_in(path)) add(file);
+      for (const std::string& file : data_files_in(path)) add(file);
     } else {
       add(path);
     }
@@ -98,8 +104,21 @@ std::vector<std::string> resolve_data_files(std::span<const std::string> argumen
       for (const std::string& match : glob_matches(argument)) add_file_or_directory(match);
     }
   }
-  if (files.empty()) throw ConfigError("--data: no text given; pass a file, pattern or directory");
+  if (files.empty())
+    throw ConfigError("--data: no text or shards given; pass a file, pattern or directory");
   return files;
+}
+
+bool are_shards(std::span<const std::string> paths) {
+  const auto shard = std::find_if(paths.begin(), paths.end(), is_shard);
+  const auto text = std::find_if_not(paths.begin(), paths.end(), is_shard);
+  if (shard != paths.end() && text != paths.end()) {
+    throw ConfigError(
+        fmt::format("--data: '{}' is text but '{}' is a token shard, as its name ends in .bin; "
+                    "give one kind",
+                    *text, *shard));
+  }
+  return shard != paths.end();
 }
 
 }  // namespace strata

@@ -44,6 +44,22 @@ TEST_F(Data, ResolvesFilesPatternsAndDirectoriesInOrder) {
   EXPECT_EQ(names({path("s*")}), (Names{"sub/z.txt"})) << "a directory that a pattern matches";
 }
 
+TEST_F(Data, ADirectoryWithoutTextStandsForItsShards) {
+  for (const char* name : {"s/b.bin", "s/a.bin", "s/c.md", "t/a.bin", "t/a.txt"}) write(name, "x");
+  EXPECT_EQ(names({path("s")}), (Names{"s/a.bin", "s/b.bin"}));
+  EXPECT_EQ(names({path("t")}), (Names{"t/a.txt"}));
+  EXPECT_EQ(names({path("s/*.bin"), path("t/a.bin")}), (Names{"s/a.bin", "s/b.bin", "t/a.bin"}));
+}
+
+TEST_F(Data, TextAndShardsAreToldApart) {
+  EXPECT_TRUE(are_shards(Names{"a/b.bin", "c.bin"}));
+  EXPECT_FALSE(are_shards(Names{"a.bin/b.txt", "bin", "c.bin.md"}));
+  for (const Names& mixed : {Names{"a.txt", "b", "c.bin"}, Names{"c.bin", "a.txt"}}) {
+    const std::string message = config_error([&] { are_shards(mixed); });
+    EXPECT_CONTAINS(message, "'a.txt' is text but 'c.bin' is a token shard");
+  }
+}
+
 TEST_F(Data, NamesWhatDoesNotResolve) {
   write("a.txt", "text");
   fs::create_directories(path("empty"));
@@ -54,7 +70,7 @@ TEST_F(Data, NamesWhatDoesNotResolve) {
   EXPECT_CONTAINS(message({path("none.txt")}), "no file '" + path("none.txt"));
   EXPECT_CONTAINS(message({path("a.txt/b")}), "no file '");
   EXPECT_CONTAINS(message({path("*.md")}), "no file matches '" + path("*.md"));
-  EXPECT_CONTAINS(message({path("empty")}), "no *.txt");
+  EXPECT_CONTAINS(message({path("empty")}), "no *.txt and no *.bin");
   EXPECT_CONTAINS(message({"/dev/null"}), "not a regular file");
   EXPECT_CONTAINS(message({path("a.txt"), path("link.txt")}), "twice");
   EXPECT_CONTAINS(message({""}), "empty");
