@@ -30,7 +30,7 @@ class Shards : public ::testing::Test {
   /// Why a file with these bytes is refused.
   std::string refused(const std::string& bytes, uint64_t vocabulary = 50257) {
     files_.put("x.bin", bytes);
-    const std::string message = error_of<ConfigError>([&] { open({"x.bin"}, 8, vocabulary); });
+    std::string message = error_of<ConfigError>([&] { open({"x.bin"}, 8, vocabulary); });
     EXPECT_CONTAINS(message, "'x.bin'");
     return message;
   }
