@@ -7,6 +7,9 @@
 #include "runtime/files/files.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/topology.hpp"
+#include "train/data_files.hpp"
+#include "train/data_shards.hpp"
+#include "train/data_text.hpp"
 
 namespace strata {
 
@@ -67,7 +70,9 @@ Budgets resolve_budgets(const BudgetArgs& args) {
 }
 
 std::unique_ptr<TokenSource> open_data(const RunArgs& args, uint32_t seq, uint64_t vocabulary) {
-  return std::make_unique<TextData>(args.data, seq, args.seed, vocabulary);
+  const std::vector<std::string> paths = resolve_data_files(args.data);
+  if (are_shards(paths)) return std::make_unique<ShardData>(paths, seq, args.seed, vocabulary);
+  return std::make_unique<TextData>(paths, seq, args.seed, vocabulary);
 }
 
 }  // namespace strata

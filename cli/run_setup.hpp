@@ -1,7 +1,7 @@
 // From flags to what is planned and run.
 #pragma once
 #include "cli/options.hpp"
-#include "train/data_text.hpp"
+#include "train/data.hpp"
 #include "train/trainer.hpp"
 
 namespace strata {

@@ -20,6 +20,8 @@ void Hasher::text(std::string_view s) {
 }
 uint64_t Hasher::digest() const { return XXH3_64bits_digest(&state_->xxh); }
 
+uint64_t hash_bytes(const void* data, size_t size) noexcept { return XXH3_64bits(data, size); }
+
 std::string hash_text(uint64_t hash) {
   char text[20];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));

@@ -27,6 +27,9 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
+/// What a `Hasher` makes of these bytes alone, without allocating.
+uint64_t hash_bytes(const void* data, size_t size) noexcept;
+
 /// 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);
 

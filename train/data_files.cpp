@@ -1,10 +1,8 @@
 #include "train/data_files.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <glob.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,21 +28,27 @@ std::optional<struct stat> stat_of(const std::string& path) {
   throw ConfigError(fmt::format("--data: cannot look at '{}': {}", path, reason()));
 }
 
-std::vector<std::string> text_files_in(const std::string& directory) {
-  std::vector<std::string> found;
+bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
+
+std::vector<std::string> data_files_in(const std::string& directory) {
+  std::vector<std::string> texts, shards;
   std::error_code error;
   std::filesystem::directory_iterator entries(directory, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
-    if (entries->path().extension() == ".txt" && entries->is_regular_file(error)) {
-      found.push_back(entries->path().string());
+    const std::string path = entries->path().string();
+    const bool text = entries->path().extension() == ".txt";
+    if ((text || is_shard(path)) && entries->is_regular_file(error)) {
+      (text ? texts : shards).push_back(path);
     }
   }
   if (error) {
     throw ConfigError(
         fmt::format("--data: cannot list directory '{}': {}", directory, error.message()));
   }
+  std::vector<std::string>& found = texts.empty() ? shards : texts;
   if (found.empty()) {
-    throw ConfigError(fmt::format("--data: directory '{}' has no *.txt files", directory));
+    throw ConfigError(
+        fmt::format("--data: directory '{}' has no *.txt and no *.bin files", directory));
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -87,7 +91,7 @@ std::vector<std::string> resolve_data_files(std::span<const std::string> argumen
   const auto add_file_or_directory = [&](const std::string& path) {
     const auto info = stat_of(path);
     if (info && S_ISDIR(info->st_mode)) {
-      for (const std::string& file : text_files_in(path)) add(file);
+      for (const std::string& file : data_files_in(path)) add(file);
     } else {
       add(path);
     }
@@ -100,66 +104,21 @@ std::vector<std::string> resolve_data_files(std::span<const std::string> argumen
       for (const std::string& match : glob_matches(argument)) add_file_or_directory(match);
     }
   }
-  if (files.empty()) throw ConfigError("--data: no text given; pass a file, pattern or directory");
+  if (files.empty())
+    throw ConfigError("--data: no text or shards given; pass a file, pattern or directory");
   return files;
 }
 
-ConcatenatedFiles::ConcatenatedFiles(std::span<const std::string> paths) {
-  files_.reserve(paths.size());
-  try {
-    for (const std::string& path : paths) {
-      const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      if (descriptor < 0) {
-        const char* hint = errno == EMFILE ? "; join the files or raise `ulimit -n`" : "";
-        throw ConfigError(fmt::format("--data: cannot open '{}': {}{}", path, reason(), hint));
-      }
-      files_.push_back({path, descriptor, bytes_, 0});
-      struct stat info;
-      if (::fstat(descriptor, &info) != 0) {
-        throw ConfigError(fmt::format("--data: cannot look at '{}': {}", path, reason()));
-      }
-      files_.back().bytes = static_cast<uint64_t>(info.st_size);
-      bytes_ += files_.back().bytes;
-    }
-  } catch (...) {
-    for (const File& file : files_) ::close(file.descriptor);
-    throw;
+bool are_shards(std::span<const std::string> paths) {
+  const auto shard = std::find_if(paths.begin(), paths.end(), is_shard);
+  const auto text = std::find_if_not(paths.begin(), paths.end(), is_shard);
+  if (shard != paths.end() && text != paths.end()) {
+    throw ConfigError(
+        fmt::format("--data: '{}' is text but '{}' is a token shard, as its name ends in .bin; "
+                    "give one kind",
+                    *text, *shard));
   }
-}
-
-ConcatenatedFiles::~ConcatenatedFiles() {
-  for (const File& file : files_) ::close(file.descriptor);
-}
-
-ConcatenatedFiles::ConcatenatedFiles(ConcatenatedFiles&& other) noexcept
-    : files_(std::exchange(other.files_, {})), bytes_(std::exchange(other.bytes_, 0)) {}
-
-void ConcatenatedFiles::read(uint64_t first, std::span<uint8_t> out) const {
-  if (first > bytes_ || out.size() > bytes_ - first) {
-    throw StateError(
-        fmt::format("read of {} bytes at {} of a text of {} bytes", out.size(), first, bytes_));
-  }
-  auto file = std::partition_point(files_.begin(), files_.end(),
-                                   [first](const File& f) { return f.first + f.bytes <= first; });
-  while (!out.empty()) {
-    const uint64_t offset = first - file->first;
-    const size_t want = std::min<uint64_t>(out.size(), file->bytes - offset);
-    const ssize_t got =
-        want == 0 ? 0 : ::pread(file->descriptor, out.data(), want, static_cast<off_t>(offset));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      throw IoError(fmt::format("cannot read '{}' at byte {}: {}", file->path, offset, reason()));
-    }
-    if (got == 0 && want > 0) {
-      throw IoError(
-          fmt::format("'{}' ends at byte {} but had {} bytes when it was opened; do not "
-                      "change the text during a run",
-                      file->path, offset, file->bytes));
-    }
-    first += static_cast<uint64_t>(got);
-    out = out.subspan(static_cast<size_t>(got));
-    if (static_cast<uint64_t>(got) == file->bytes - offset) ++file;
-  }
+  return shard != paths.end();
 }
 
 }  // namespace strata

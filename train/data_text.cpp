@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "runtime/errors.hpp"
 #include "runtime/hash.hpp"
@@ -12,50 +13,45 @@
 namespace strata {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 16;
-
 /// Checks every file on its own (a character may not straddle two) and hashes all bytes.
-uint64_t check_text(const ConcatenatedFiles& text) {
+uint64_t check_text(DataStream& text) {
   Hasher hash;
-  std::vector<uint8_t> buffer(kPiece);
-  for (const auto& file : text.files()) {
+  for (size_t i = 0; i < text.parts().size(); ++i) {
     Utf8Validator utf8;
-    std::optional<uint64_t> bad;
-    for (uint64_t done = 0; done < file.bytes && !bad;) {
-      const auto piece = std::span(buffer).first(std::min<uint64_t>(kPiece, file.bytes - done));
-      text.read(file.first + done, piece);
-      bad = utf8.feed(piece);
-      hash.bytes(piece.data(), piece.size());
-      done += piece.size();
-    }
-    if (!bad) bad = utf8.finish();
-    if (bad) {
+    const auto refuse = [&](std::optional<uint64_t> bad) {
+      if (!bad) return;
       throw ConfigError(
           fmt::format("--data: '{}' is not UTF-8 text: invalid sequence at byte {}; convert it, "
                       "for example with iconv",
-                      file.path, *bad));
-    }
+                      text.parts()[i].file->name(), *bad));
+    };
+    text.scan(i, [&](std::span<const uint8_t> piece) {
+      refuse(utf8.feed(piece));
+      hash.bytes(piece.data(), piece.size());
+    });
+    refuse(utf8.finish());
   }
   return hash.digest();
 }
 
-ConcatenatedFiles open_text(std::span<const std::string> arguments, uint64_t model_vocabulary) {
+DataStream open_text(std::span<const std::string> paths, uint64_t model_vocabulary, Files& files) {
   ByteTokenizer::require_vocabulary(model_vocabulary);
-  ConcatenatedFiles text(resolve_data_files(arguments));
+  DataStream text(files, paths, "training text");
   if (text.bytes() == 0) {
-    throw ConfigError(fmt::format("--data: the text is empty ('{}'{})", text.files()[0].path,
-                                  text.files().size() > 1 ? " and the others" : ""));
+    throw ConfigError(fmt::format("--data: the text is empty ('{}'{})",
+                                  text.parts()[0].file->name(),
+                                  text.parts().size() > 1 ? " and the others" : ""));
   }
   return text;
 }
 
 }  // namespace
 
-TextData::TextData(std::span<const std::string> arguments, uint32_t seq, uint64_t seed,
-                   uint64_t model_vocabulary)
-    : TextData(open_text(arguments, model_vocabulary), seq, seed) {}
+TextData::TextData(std::span<const std::string> paths, uint32_t seq, uint64_t seed,
+                   uint64_t model_vocabulary, Files& files)
+    : TextData(open_text(paths, model_vocabulary, files), seq, seed) {}
 
-TextData::TextData(ConcatenatedFiles text, uint32_t seq, uint64_t seed)
+TextData::TextData(DataStream text, uint32_t seq, uint64_t seed)
     : TokenSource(WindowSampler(text.bytes(), seq, seed)),
       text_(std::move(text)),
       window_(uint64_t{seq} + 1),

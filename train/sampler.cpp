@@ -21,8 +21,8 @@ WindowSampler::WindowSampler(uint64_t tokens, uint32_t seq, uint64_t seed)
   // The validation tenth is the smaller part whenever it is not empty by rounding.
   if (split_.validation >= window && split_.train >= window) return;
   throw ConfigError(
-      fmt::format("the text has {} tokens, too few for sequences of {}: the last tenth, kept for "
-                  "validation, must hold {} tokens, so at least {} are needed; add text or lower "
+      fmt::format("the data has {} tokens, too few for sequences of {}: the last tenth, kept for "
+                  "validation, must hold {} tokens, so at least {} are needed; add data or lower "
                   "--seq",
                   tokens, seq, window, 10 * window));
 }

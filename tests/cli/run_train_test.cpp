@@ -1,5 +1,6 @@
 // `strata train`, run as a user runs it.
 #include "tests/cli/command.hpp"
+#include "tests/train/shard_files.hpp"
 
 namespace strata {
 namespace {
@@ -145,6 +146,27 @@ TEST_F(RunTrain, MetricsOfAnEarlierRunAreKept) {
   };
   EXPECT_EQ(lines("metrics.1.jsonl"), 3);
   EXPECT_EQ(lines("metrics.2.jsonl"), 2);
+}
+
+TEST_F(RunTrain, ShardsOfTheBytesOfATextTrainAsTheText) {
+  const std::string text = folder_.read("text.txt");
+  const std::vector<uint32_t> bytes(text.begin(), text.end());
+  const auto loss = [&] {
+    const CommandOutcome o = train("--steps 3 --json --device-mem 512MiB");
+    EXPECT_EQ(o.code, 0) << o.err;
+    return o.json()["validation_loss"].get<double>();
+  };
+  const double expected = loss();
+  std::filesystem::create_directory(folder_.path("shards"));
+  folder_.write("shards/0.bin", shard({bytes.begin(), bytes.begin() + 3001}, 2));
+  folder_.write("shards/1.bin", shard({bytes.begin() + 3001, bytes.end()}, 2));
+  const std::string text_path = data_;
+  data_ = folder_.path("shards");
+  EXPECT_EQ(loss(), expected);
+  data_ += " " + text_path;
+  const CommandOutcome mixed = train("--steps 1");
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("0.bin' is a token shard"), std::string::npos) << mixed.err;
 }
 
 TEST_F(RunTrain, AFolderThatCannotBeMadeIsNamed) {

@@ -1,38 +1,8 @@
 // From the third step on the issuer allocates nothing: every operator new of this program counts.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
+#include "tests/counted_allocations.hpp"
 #include "tests/offload/toy_rig.hpp"
-
-namespace {
-
-thread_local uint64_t allocations = 0;
-
-void* counted(void* p) {
-  ++allocations;
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet delete.
-[[gnu::noinline]] void* operator new(size_t n) { return counted(std::malloc(n == 0 ? 1 : n)); }
-// std::stable_sort asks this way; a sanitizer must not see its own `new` meet our `delete`.
-[[gnu::noinline]] void* operator new(size_t n, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(n == 0 ? 1 : n);
-}
-[[gnu::noinline]] void* operator new(size_t n, std::align_val_t align) {
-  const auto a = static_cast<size_t>(align);
-  return counted(std::aligned_alloc(a, (n + a - 1) / a * a));
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace strata::toy {
 namespace {

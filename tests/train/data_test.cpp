@@ -1,14 +1,8 @@
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <set>
-#include <string>
-#include <vector>
 
-#include "runtime/errors.hpp"
+#include "tests/folder.hpp"
+#include "tests/train/data_samples.hpp"
+#include "train/data_files.hpp"
 #include "train/data_text.hpp"
 
 namespace strata {
@@ -16,60 +10,54 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A scratch directory per test.
 class Data : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ = fs::path(::testing::TempDir()) /
-                 (std::string("strata_data_") +
-                  ::testing::UnitTest::GetInstance()->current_test_info()->name() + "_" +
-                  std::to_string(::getpid()));
-    fs::create_directories(directory_);
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    fs::create_directories((directory_ / name).parent_path());
-    std::ofstream(directory_ / name, std::ios::binary) << text;
-    return path(name);
+    fs::create_directories(fs::path(path(name)).parent_path());
+    return folder_.write(name, text);
   }
-  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.path(name); }
 
   std::vector<std::string> names(const std::vector<std::string>& arguments) const {
     std::vector<std::string> out;
     for (const auto& file : resolve_data_files(arguments)) {
-      out.push_back(fs::relative(file, directory_).string());
+      out.push_back(fs::relative(file, folder_.path()).string());
     }
     return out;
   }
 
-  fs::path directory_;
+  Folder folder_;
 };
 
 using Names = std::vector<std::string>;
 
-/// The message of the ConfigError that `f` throws.
-std::string config_error(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no ConfigError";
-  return "";
-}
-
-#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+std::string config_error(const std::function<void()>& f) { return error_of<ConfigError>(f); }
 
 TEST_F(Data, ResolvesFilesPatternsAndDirectoriesInOrder) {
   for (const char* name : {"b.txt", "a.txt", "B.txt", "c.md", "sub/z.txt", "[x].txt"}) {
     write(name, "text");
   }
   EXPECT_EQ(names({path("c.md"), path("b.txt")}), (Names{"c.md", "b.txt"}));
-  EXPECT_EQ(names({directory_.string()}), (Names{"B.txt", "[x].txt", "a.txt", "b.txt"}));
+  EXPECT_EQ(names({folder_.path()}), (Names{"B.txt", "[x].txt", "a.txt", "b.txt"}));
   EXPECT_EQ(names({path("?.txt"), path("sub")}), (Names{"B.txt", "a.txt", "b.txt", "sub/z.txt"}));
   EXPECT_EQ(names({path("[x].txt")}), (Names{"[x].txt"})) << "an existing file is not a pattern";
   EXPECT_EQ(names({path("s*")}), (Names{"sub/z.txt"})) << "a directory that a pattern matches";
+}
+
+TEST_F(Data, ADirectoryWithoutTextStandsForItsShards) {
+  for (const char* name : {"s/b.bin", "s/a.bin", "s/c.md", "t/a.bin", "t/a.txt"}) write(name, "x");
+  EXPECT_EQ(names({path("s")}), (Names{"s/a.bin", "s/b.bin"}));
+  EXPECT_EQ(names({path("t")}), (Names{"t/a.txt"}));
+  EXPECT_EQ(names({path("s/*.bin"), path("t/a.bin")}), (Names{"s/a.bin", "s/b.bin", "t/a.bin"}));
+}
+
+TEST_F(Data, TextAndShardsAreToldApart) {
+  EXPECT_TRUE(are_shards(Names{"a/b.bin", "c.bin"}));
+  EXPECT_FALSE(are_shards(Names{"a.bin/b.txt", "bin", "c.bin.md"}));
+  for (const Names& mixed : {Names{"a.txt", "b", "c.bin"}, Names{"c.bin", "a.txt"}}) {
+    const std::string message = config_error([&] { are_shards(mixed); });
+    EXPECT_CONTAINS(message, "'a.txt' is text but 'c.bin' is a token shard");
+  }
 }
 
 TEST_F(Data, NamesWhatDoesNotResolve) {
@@ -82,47 +70,11 @@ TEST_F(Data, NamesWhatDoesNotResolve) {
   EXPECT_CONTAINS(message({path("none.txt")}), "no file '" + path("none.txt"));
   EXPECT_CONTAINS(message({path("a.txt/b")}), "no file '");
   EXPECT_CONTAINS(message({path("*.md")}), "no file matches '" + path("*.md"));
-  EXPECT_CONTAINS(message({path("empty")}), "no *.txt");
+  EXPECT_CONTAINS(message({path("empty")}), "no *.txt and no *.bin");
   EXPECT_CONTAINS(message({"/dev/null"}), "not a regular file");
   EXPECT_CONTAINS(message({path("a.txt"), path("link.txt")}), "twice");
   EXPECT_CONTAINS(message({""}), "empty");
   EXPECT_CONTAINS(message({}), "no text");
-}
-
-TEST_F(Data, ReadsAcrossFileBoundaries) {
-  const Names paths = {write("1", "abc"), write("2", ""), write("3", "defg"), write("4", "h")};
-  const ConcatenatedFiles files(paths);
-  ASSERT_EQ(files.bytes(), 8u);
-  const std::string all = "abcdefgh";
-  for (size_t first = 0; first <= 8; ++first) {
-    for (size_t count = 0; first + count <= 8; ++count) {
-      std::vector<uint8_t> out(count);
-      files.read(first, out);
-      EXPECT_EQ(std::string(out.begin(), out.end()), all.substr(first, count));
-    }
-  }
-  std::vector<uint8_t> out(2);
-  EXPECT_THROW(files.read(7, out), StateError);
-  EXPECT_THROW(files.read(~0ull, out), StateError);
-}
-
-TEST_F(Data, AFileThatShrinksIsAnError) {
-  const ConcatenatedFiles files(Names{write("1", "abc")});
-  fs::resize_file(path("1"), 1);
-  std::vector<uint8_t> out(3);
-  try {
-    files.read(0, out);
-    FAIL();
-  } catch (const IoError& e) {
-    EXPECT_CONTAINS(std::string(e.what()), "'" + path("1") + "' ends at byte 1");
-  }
-}
-
-/// 300 bytes whose neighbours identify the position.
-std::string ramp() {
-  std::string text;
-  for (int i = 0; i < 300; ++i) text.push_back(static_cast<char>((i * 37 + i / 100) % 128));
-  return text;
 }
 
 TEST_F(Data, BatchesAreWindowsOfTheTextWithShiftedTargets) {
