@@ -15,7 +15,7 @@ const char* advice(int error) noexcept {
     case EIO: return "; the drive failed: look at the kernel's log, or use another drive";
     case EROFS:
     case EACCES:
-    case EPERM: return "; choose a directory this user may write to";
+    case EPERM: return "; give this user the right to do so, or choose another place";
     case ENOENT: return "; create it first, or check the path";
     case EMFILE:
     case ENFILE: return "; raise the limit of open files (ulimit -n)";
