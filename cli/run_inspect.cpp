@@ -10,6 +10,7 @@
 #include "cli/sizes.hpp"
 #include "cli/verbs.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/files/watched_files.hpp"
 #include "runtime/hash.hpp"
 #include "train/checkpoint/inspect.hpp"
 
@@ -25,7 +26,7 @@ class Tensors {
 
   /// `expected`: hashes by name, for those known.
   void add_file(const std::string& path, const std::map<std::string, uint64_t>& expected) {
-    inspect_safetensors(real_files(), path, [&](const TensorSummary& s) {
+    inspect_safetensors(watched_files(), path, [&](const TensorSummary& s) {
       const auto known = expected.find(s.tensor.name);
       const bool damaged = known != expected.end() && known->second != s.hash;
       if (damaged && damaged_.empty()) damaged_ = s.tensor.name + " in " + path;

@@ -5,6 +5,7 @@
 #include "models/gpt2_config.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/files/files.hpp"
+#include "runtime/files/watched_files.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/topology.hpp"
 #include "train/data_files.hpp"
@@ -71,8 +72,9 @@ Budgets resolve_budgets(const BudgetArgs& args) {
 
 std::unique_ptr<TokenSource> open_data(const RunArgs& args, uint32_t seq, uint64_t vocabulary) {
   const std::vector<std::string> paths = resolve_data_files(args.data);
-  if (are_shards(paths)) return std::make_unique<ShardData>(paths, seq, args.seed, vocabulary);
-  return std::make_unique<TextData>(paths, seq, args.seed, vocabulary);
+  if (are_shards(paths))
+    return std::make_unique<ShardData>(paths, seq, args.seed, vocabulary, watched_files());
+  return std::make_unique<TextData>(paths, seq, args.seed, vocabulary, watched_files());
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/errors.hpp"
+#include "runtime/files/watched_files.hpp"
 
 namespace strata {
 namespace {
@@ -30,7 +31,7 @@ std::string without_schedule(const std::string& key) {
 std::string checkpoints_in(const std::string& run) { return run + "/checkpoints"; }
 
 FoundCheckpoint find_checkpoint(const std::string& path) {
-  Files& files = real_files();
+  Files& files = watched_files();
   FoundCheckpoint found;
   std::error_code error;
   if (fs::exists(path + "/manifest.json", error)) {

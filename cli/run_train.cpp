@@ -11,6 +11,7 @@
 #include "cli/train_report.hpp"
 #include "cli/verbs.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/files/watched_files.hpp"
 #include "train/metrics_console.hpp"
 #include "train/run_lock.hpp"
 #include "train/trainer.hpp"
@@ -50,7 +51,7 @@ class Run {
       : args_(args),
         out_(out),
         began_(seconds_now()),
-        folder_(real_files(), checkpoints_in(args.out)) {}
+        folder_(watched_files(), checkpoints_in(args.out)) {}
 
   int train(const std::optional<FoundCheckpoint>& start);
 
@@ -94,7 +95,7 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
     throw DoesNotFit(describe_shortfall(plan));
   }
   out_.text("Numerics  " + key + "\n");
-  real_files().make_folder(args_.out);
+  watched_files().make_folder(args_.out);
   const RunLock lock(args_.out);
   folder_.remove_partial();
   const StopSignals signals;
@@ -103,7 +104,7 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   options.initialize = !start;
   Session session(workload, plan, budgets, options);
   if (start) {
-    load_checkpoint(real_files(), start->entry.path, start->manifest, workload, session);
+    load_checkpoint(watched_files(), start->entry.path, start->manifest, workload, session);
     if (const size_t n = folder_.supersede_after(first); n != 0) {
       out_.text(std::to_string(n) + " later checkpoints are now called superseded-...");
     }
@@ -176,7 +177,7 @@ int Run::finish(uint64_t done, Session& session, const Workload& workload, const
 int run_train(const TrainArgs& args) {
   Output out(args.json);
   std::optional<FoundCheckpoint> start;
-  if (!CheckpointFolder(real_files(), checkpoints_in(args.out)).list().empty()) {
+  if (!CheckpointFolder(watched_files(), checkpoints_in(args.out)).list().empty()) {
     if (!args.resume_auto) {
       throw ConfigError(args.out +
                         " has checkpoints of an earlier run; go on with it (strata resume " +

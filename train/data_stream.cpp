@@ -102,7 +102,7 @@ void DataStream::check(const Part& part, uint64_t offset, std::span<const uint8_
   }
   if (hash_bytes(block.data(), block.size()) == part.hashes[offset / kBlock]) return;
   throw IoError(
-      fmt::format("the {} bytes at byte {} of '{}' changed since the start, or were read wrongly "
+      fmt::format("the {} bytes at offset {} of '{}' changed since the start, or were read wrongly "
                   "then or now; do not change the {} during a run, and look at the kernel's log",
                   block.size(), offset, part.file->name(), what_));
 }

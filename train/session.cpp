@@ -94,7 +94,10 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
     nvme.unit_bytes = workload.shape().unit_bytes();
     nvme.units = plan_.nvme_units;
     nvme.delay_seed = options.delay_seed;
-    store_ = std::make_unique<NvmeStore>(nvme);
+    nvme.timeout_seconds = options.nvme.timeout_seconds;
+    store_ = std::make_unique<NvmeStore>(
+        nvme, options.nvme.files != nullptr ? *options.nvme.files : real_files(), options.nvme.wrap,
+        options.nvme.wrap_context);
     backend.nvme = store_->adopted();
   }
   backend_ = std::make_unique<HostBackend>(backend);

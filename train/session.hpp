@@ -62,6 +62,12 @@ class Workload {
 struct NvmePlace {
   std::vector<std::string> directories;
   std::string engine = "auto";
+  /// A transfer that takes longer is an error.
+  double timeout_seconds = 60;
+  /// For tests: see NvmeStore.
+  WrapSink wrap = nullptr;
+  void* wrap_context = nullptr;
+  Files* files = nullptr;  // null: the operating system's
 };
 
 struct RunOptions {

@@ -88,7 +88,7 @@ TEST_P(DataFaults, AFlippedBitIsNoticed) {
       EXPECT_CONTAINS(message, "do not change the " + what());
       bool named = false;
       for (size_t block = 0; block < 3; ++block) {
-        const std::string place = "bytes at byte " + std::to_string(block * kBlock) + " of";
+        const std::string place = "bytes at offset " + std::to_string(block * kBlock) + " of";
         named |= message.find(place) != std::string::npos;
       }
       EXPECT_TRUE(named) << message;
@@ -103,7 +103,7 @@ TEST_P(DataFaults, ABitFlippedAtTheStartIsNoticedLater) {
   const auto data = open();
   const auto offset = std::to_string((shards() ? 1 : 2) * kBlock);
   EXPECT_CONTAINS(error_of<IoError>([&] { windows(*data); }),
-                  "bytes at byte " + offset + " of 'second' changed");
+                  "bytes at offset " + offset + " of 'second' changed");
 }
 
 TEST_P(DataFaults, AFileCutShortDuringTheRunIsNamed) {

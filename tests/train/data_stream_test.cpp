@@ -87,7 +87,7 @@ TEST(DataStream, NoticesEveryChangeOfWhatItReads) {
     const size_t block = at / kBlock * kBlock;
     const uint64_t first = text.size() + block;
     const auto message = error_of<IoError>([&] { read(stream, first + 1, 2); });
-    EXPECT_CONTAINS(message, "bytes at byte " + std::to_string(block) + " of 'b' changed");
+    EXPECT_CONTAINS(message, "bytes at offset " + std::to_string(block) + " of 'b' changed");
     EXPECT_CONTAINS(message, "do not change the training text");
     // The other blocks are as they were.
     EXPECT_EQ(read(stream, 0, text.size()), text);

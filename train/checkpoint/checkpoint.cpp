@@ -19,6 +19,8 @@ constexpr const char* kRecords = "optimizer.safetensors";
 constexpr const char* kManifest = "manifest.json";
 /// Room for headers, manifest and what the file system itself needs.
 constexpr uint64_t kSpareBytes = 8 << 20;
+/// What the page cache may hold that is not on the drive yet.
+constexpr uint64_t kUnsyncedBytes = 256 << 20;
 
 /// A plane of a parameter, and where it is in a checkpoint.
 struct Item {
@@ -69,6 +71,7 @@ void write_file(Files& files, const std::string& folder, const std::string& name
   const auto file = files.create(folder + "/" + name);
   write_all(*file, std::as_bytes(std::span(header)), 0, "header");
   auto tensor = tensors.begin();
+  uint64_t unsynced = 0;
   for (const Item& i : items) {
     if (i.file != name) continue;
     const std::string owner = owner_of(w, i);
@@ -77,6 +80,10 @@ void write_file(Files& files, const std::string& folder, const std::string& name
         i.param, i.plane, [&](uint64_t offset, const std::byte* data, size_t bytes) {
           hash.bytes(data, bytes);
           write_all(*file, {data, bytes}, header.size() + tensor->begin + offset, owner);
+          unsynced += bytes;
+          if (unsynced < kUnsyncedBytes) return;
+          sync_all(*file);
+          unsynced = 0;
         });
     const ParamSpec& param = w.layout().params()[i.param];
     manifest.tensors.push_back(

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,7 @@ struct FileFault {
   uint64_t seen = 0, fired = 0;
 };
 
-/// `below` with the faults put in. Not thread-safe.
+/// `below` with the faults put in. Reads and writes may come from any thread.
 class FaultyFiles final : public Files {
  public:
   explicit FaultyFiles(Files& below = real_files()) : below_(below) {}
@@ -51,16 +52,20 @@ class FaultyFiles final : public Files {
 
   /// The fault of this call, if it is to go wrong.
   FileFault* strike(FileCall call, const std::string& path) {
-    ++calls[static_cast<size_t>(call)];
-    for (FileFault& f : faults) {
-      if (f.call != call || path.find(f.path) == std::string::npos) continue;
-      if (++f.seen == f.nth || (f.goes_on && f.seen > f.nth)) {
+    FileFault* struck = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      ++calls[static_cast<size_t>(call)];
+      for (FileFault& f : faults) {
+        if (f.call != call || path.find(f.path) == std::string::npos) continue;
+        if (++f.seen != f.nth && !(f.goes_on && f.seen > f.nth)) continue;
         ++f.fired;
-        if (f.action) f.action();
-        if (f.kind != FileFault::Kind::call) return &f;
+        struck = &f;
+        break;
       }
     }
-    return nullptr;
+    if (struck != nullptr && struck->action) struck->action();
+    return struck != nullptr && struck->kind != FileFault::Kind::call ? struck : nullptr;
   }
 
   ScratchFile open_scratch(const std::string& directory) override {
@@ -145,6 +150,7 @@ class FaultyFiles final : public Files {
   }
 
   Files& below_;
+  std::mutex mutex_;
 };
 
 }  // namespace strata
