@@ -55,11 +55,12 @@ std::string TrainReport::text(const Workload& workload, Session& session,
       format_bytes(workload.weight_bytes()), per_step(h2d_), per_step(d2h_), tail_.size(),
       tail_mean(), validation_, hash_text(session.state_hash()));
   if (const NvmeStore* const store = session.nvme()) {
-    out += fmt::format(
-        "\nnvme        {} used; read {} and wrote {} a step through {}{}; {} in the page cache",
-        peak(Tier::nvme), per_step(nvme_read_), per_step(nvme_write_), store->engine(),
-        store->engine_reason().empty() ? "" : " (" + store->engine_reason() + ")",
-        format_bytes(store->cached_bytes()));
+    out +=
+        fmt::format("\nnvme        {} used; read {} and wrote {} a step through {}{}{}",
+                    peak(Tier::nvme), per_step(nvme_read_), per_step(nvme_write_), store->engine(),
+                    store->engine_reason().empty() ? "" : " (" + store->engine_reason() + ")",
+                    store->direct() ? "" : ", by way of the page cache");
+    out += "; the page cache holds " + format_bytes(store->cached_bytes());
   }
   return out;
 }

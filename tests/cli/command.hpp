@@ -41,7 +41,8 @@ struct Interruption {
 
 /// Runs `strata` with these arguments to its end.
 inline CommandOutcome strata_command(const std::vector<std::string>& arguments,
-                                     const Interruption& interruption = {}) {
+                                     const Interruption& interruption = {},
+                                     const std::function<void()>& before_exec = {}) {
   const Folder folder;
   const std::string out = folder.path("out"), err = folder.path("err");
   std::vector<char*> argv = {const_cast<char*>(STRATA_BINARY)};
@@ -52,6 +53,7 @@ inline CommandOutcome strata_command(const std::vector<std::string>& arguments,
   if (child == 0) {
     ::dup2(::open(out.c_str(), O_CREAT | O_WRONLY, 0600), 1);
     ::dup2(::open(err.c_str(), O_CREAT | O_WRONLY, 0600), 2);
+    if (before_exec) before_exec();
     ::execv(STRATA_BINARY, argv.data());
     ::_exit(127);
   }
@@ -65,9 +67,9 @@ inline CommandOutcome strata_command(const std::vector<std::string>& arguments,
           folder.read("err")};
 }
 
-inline CommandOutcome strata_command(const std::string& line,
-                                     const Interruption& interruption = {}) {
-  return strata_command(words(line), interruption);
+inline CommandOutcome strata_command(const std::string& line, const Interruption& interruption = {},
+                                     const std::function<void()>& before_exec = {}) {
+  return strata_command(words(line), interruption, before_exec);
 }
 
 /// A refusal: this code, nothing on stdout, and one line on stderr that holds every part.
