@@ -40,8 +40,8 @@ LrSchedule schedule_of(const RunArgs& args) {
 }
 
 Budgets resolve_budgets(const BudgetArgs& args) {
-  // Steps of 32 MiB, so that the same command gets the same verdict each time.
-  constexpr size_t kStep = 32 << 20;
+  // Steps of 8 MiB, so that the same command gets the same verdict each time.
+  constexpr size_t kStep = 8 << 20;
   const size_t available = available_host_memory();
   Budgets b;
   size_t& device = b.bytes[static_cast<size_t>(Tier::device)];
