@@ -87,20 +87,20 @@ struct Gpt2Kernels::Prepared {
   const host::Attention* attention;
 
   const Gemm& forward(LinearKind kind) {
-    const auto [in, out] = sizes(kind);
+    const LinearSize size = size_of_linear(kind);
     return made(forward_[static_cast<size_t>(kind)], [&] {
       return Gemm({.m = rows,
-                   .n = out,
-                   .k = in,
+                   .n = size.out,
+                   .k = size.in,
                    .in = dtype,
                    .out = dtype,
                    .epilogue = forward_epilogue(kind)});
     });
   }
   const LinearGradients& gradients(LinearKind kind) {
-    const auto [in, out] = sizes(kind);
+    const LinearSize size = size_of_linear(kind);
     return made(gradients_[static_cast<size_t>(kind)],
-                [&] { return LinearGradients(kind, rows, in, out, dtype, threads); });
+                [&] { return LinearGradients(kind, rows, size.in, size.out, dtype, threads); });
   }
   const host::LmHead& head() {
     return made(head_, [&] { return host::LmHead(rows, width, vocabulary, dtype, threads); });
@@ -112,7 +112,10 @@ struct Gpt2Kernels::Prepared {
   }
 
   /// Columns of a linear layer's input and output.
-  std::pair<int64_t, int64_t> sizes(LinearKind kind) const {
+  struct LinearSize {
+    int64_t in, out;
+  };
+  LinearSize size_of_linear(LinearKind kind) const {
     switch (kind) {
       case LinearKind::attn: return {width, 3 * width};
       case LinearKind::attn_proj: return {width, width};
@@ -240,8 +243,8 @@ void Gpt2Kernels::norm_backward(Stream& s, const NormBackwardArgs& a) const {
 }
 
 OpInfo Gpt2Kernels::linear_info(LinearKind kind, const char* name) const {
-  const auto [i, o] = prepared_->sizes(kind);
-  const auto in = static_cast<uint64_t>(i), out = static_cast<uint64_t>(o);
+  const auto size = prepared_->size_of_linear(kind);
+  const auto in = static_cast<uint64_t>(size.in), out = static_cast<uint64_t>(size.out);
   return {name, 2 * rows_ * in * out, (rows_ * (in + out) + in * out) * size_of(options_.dtype),
           prepared_->forward(kind).scratch_bytes(options_.threads)};
 }
@@ -250,8 +253,8 @@ void Gpt2Kernels::linear(Stream& s, LinearKind kind, const LinearArgs& a) const 
   launch_native<run_linear, HostContext>(s, {}, g, a, uint64_t{g->scratch_bytes(options_.threads)});
 }
 OpInfo Gpt2Kernels::linear_backward_info(LinearKind kind, const char* name) const {
-  const auto [i, o] = prepared_->sizes(kind);
-  const auto in = static_cast<uint64_t>(i), out = static_cast<uint64_t>(o);
+  const auto size = prepared_->size_of_linear(kind);
+  const auto in = static_cast<uint64_t>(size.in), out = static_cast<uint64_t>(size.out);
   return {name, 4 * rows_ * in * out, 2 * (rows_ * (in + out) + in * out) * size_of(options_.dtype),
           prepared_->gradients(kind).scratch};
 }
