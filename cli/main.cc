@@ -20,8 +20,8 @@ struct Runner {
   }
   int operator()(const strata::TrainArgs& a) const { return strata::run_train(a); }
   int operator()(const strata::ResumeArgs& a) const { return strata::run_resume(a); }
-  int operator()(const strata::GenerateArgs&) const { return 1; }
-  int operator()(const strata::EvalArgs&) const { return 1; }
+  int operator()(const strata::GenerateArgs& a) const { return strata::run_generate(a); }
+  int operator()(const strata::EvalArgs& a) const { return strata::run_eval(a); }
   int operator()(const strata::InspectArgs& a) const { return strata::run_inspect(a); }
   int operator()(const strata::DoctorArgs&) const { return 1; }
   int operator()(const strata::PlanArgs& a) const { return strata::run_plan(a); }

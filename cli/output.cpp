@@ -16,6 +16,12 @@ void Output::text(std::string_view lines) {
   std::fflush(file);
 }
 
+void Output::piece(std::string_view part) {
+  std::FILE* file = json_ ? err_ : out_;
+  std::fwrite(part.data(), 1, part.size(), file);
+  std::fflush(file);
+}
+
 void Output::result(std::string_view json_object) {
   if (!json_) return;
   if (has_result_) throw StateError("a second JSON object for one command");

@@ -20,6 +20,9 @@ class Output {
   /// One line or several, flushed; a newline is added.
   void text(std::string_view lines);
 
+  /// A part of a line, flushed.
+  void piece(std::string_view part);
+
   /// The one object of this run, serialised; does nothing without --json. A second one is a
   /// StateError. Throws IoError when stdout cannot be written.
   void result(std::string_view json_object);

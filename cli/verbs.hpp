@@ -6,6 +6,8 @@ namespace strata {
 
 int run_train(const TrainArgs&);
 int run_resume(const ResumeArgs&);
+int run_generate(const GenerateArgs&);
+int run_eval(const EvalArgs&);
 int run_inspect(const InspectArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);

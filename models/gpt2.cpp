@@ -38,6 +38,8 @@ Gpt2::Gpt2(const Gpt2Config& config, const ModelOptions& options)
   lnf_ = add_value("ln_f", n * d * e);
   lnf_stats_ = add_value("ln_f.stats", 2 * n * sizeof(float));
   dlnf_ = add_value("dln_f", n * d * e);
+  last_ = add_value("last", d * e);
+  logits_ = add_value("logits", config.vocabulary * sizeof(float));
 }
 
 ParamId Gpt2::add_param(std::string name, std::vector<int64_t> shape, bool decay) {
@@ -105,7 +107,7 @@ void Gpt2::run(OpSink& sink, CallKind kind, uint32_t block, Mode mode) {
   switch (kind) {
     case CallKind::forward:
     case CallKind::reforward:
-      if (embed) return embed_forward(sink);
+      if (embed) return embed_forward(sink, mode);
       return head ? head_forward(sink, mode) : layer_forward(sink, block - 1);
     case CallKind::backward:
       if (embed) return embed_backward(sink);
@@ -116,13 +118,18 @@ void Gpt2::run(OpSink& sink, CallKind kind, uint32_t block, Mode mode) {
   }
 }
 
-void Gpt2::embed_forward(OpSink& sink) {
+void Gpt2::embed_forward(OpSink& sink, Mode mode) {
   const uint64_t bytes = rows_ * sizeof(int32_t);
-  sink.op({"load", 0, 4 * bytes}, {}, {}, {tokens_, targets_}, [&](OpScope& s) {
-    const uint64_t first = s.micro_batch() * rows_;
-    s.stream().copy(s.value(tokens_), batch_.tokens + first, bytes);
-    s.stream().copy(s.value(targets_), batch_.targets + first, bytes);
-  });
+  if (mode == Mode::generate) {
+    sink.op({"load", 0, 2 * bytes}, {}, {}, {tokens_},
+            [&](OpScope& s) { s.stream().copy(s.value(tokens_), batch_.tokens, bytes); });
+  } else {
+    sink.op({"load", 0, 4 * bytes}, {}, {}, {tokens_, targets_}, [&](OpScope& s) {
+      const uint64_t first = s.micro_batch() * rows_;
+      s.stream().copy(s.value(tokens_), batch_.tokens + first, bytes);
+      s.stream().copy(s.value(targets_), batch_.targets + first, bytes);
+    });
+  }
   sink.op(kernels_.embedding_info(), {reads(wte_), reads(wpe_)}, {tokens_}, {x0_}, [&](OpScope& s) {
     kernels_.embedding(s.stream(), s.value(x0_), s.value(tokens_), s.weight(wte_), s.weight(wpe_));
   });
@@ -245,12 +252,31 @@ void Gpt2::layer_backward(OpSink& sink, uint32_t layer) {
 }
 
 void Gpt2::head_forward(OpSink& sink, Mode mode) {
+  if (mode == Mode::generate) return head_logits(sink);
   norm_forward(sink, "ln_f", ln_f_, layer_input(config_.layers), lnf_, lnf_stats_);
   if (mode == Mode::train) return;  // the loss comes with its gradient, in backward
   sink.op(kernels_.evaluate_info(), {reads(wte_)}, {lnf_, targets_}, {}, [&](OpScope& s) {
     kernels_.evaluate(s.stream(), s.loss(), s.value(lnf_), s.weight(wte_), s.value(targets_),
                       s.workspace());
   });
+}
+
+/// One row: its norm and product do not depend on the length of the sequence. What came before does
+/// as far as kernels cut it: in fp32 blocks of attention and tiles of products are 64 rows, so that
+/// lengths that are multiples of 64 give the same bits; in bf16 a block of attention is 128.
+void Gpt2::head_logits(OpSink& sink) {
+  const ValueId x = layer_input(config_.layers);
+  sink.op(kernels_.norm_row_info("ln_f"), {reads(ln_f_.gamma), reads(ln_f_.beta)}, {x}, {last_},
+          [&](OpScope& s) {
+            kernels_.norm_row(s.stream(), s.value(last_), s.value(x), batch_.position,
+                              s.weight(ln_f_.gamma), s.weight(ln_f_.beta), s.workspace());
+          });
+  sink.op(kernels_.logits_info(), {reads(wte_)}, {last_}, {logits_}, [&](OpScope& s) {
+    kernels_.logits(s.stream(), s.value(logits_), s.value(last_), s.weight(wte_), s.workspace());
+  });
+  const uint64_t bytes = config_.vocabulary * sizeof(float);
+  sink.op({"store", 0, 2 * bytes}, {}, {logits_}, {},
+          [&](OpScope& s) { s.stream().copy(batch_.logits, s.value(logits_), bytes); });
 }
 
 void Gpt2::head_backward(OpSink& sink) {

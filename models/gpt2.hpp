@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// Blocks: the embedding, one a layer, the head (final norm, logits and loss).
+/// Blocks: the embedding, one a layer, the head (final norm, logits, and loss or one row of them).
 class Gpt2 final : public Model {
  public:
   /// Throws ConfigError when the sequence is longer than the model's positions.
@@ -17,6 +17,8 @@ class Gpt2 final : public Model {
   const std::vector<ParamSpec>& params() const override { return params_; }
   const std::vector<ValueSpec>& values() const override { return values_; }
   uint32_t blocks() const override { return config_.layers + 2; }
+  uint32_t vocabulary() const override { return config_.vocabulary; }
+  uint32_t positions() const override { return config_.positions; }
   bool recomputable(uint32_t block) const override { return block != 0 && block <= config_.layers; }
   void run(OpSink&, CallKind, uint32_t block, Mode) override;
   /// Normal with deviation 0.02, the projections into the residual stream divided by
@@ -45,12 +47,13 @@ class Gpt2 final : public Model {
   ValueId add_value(std::string name, uint64_t bytes);
   void add_layer_values(Layer&, const std::string& name);
 
-  void embed_forward(OpSink&);
+  void embed_forward(OpSink&, Mode);
   void embed_backward(OpSink&);
   void embed_tail(OpSink&);
   void layer_forward(OpSink&, uint32_t layer);
   void layer_backward(OpSink&, uint32_t layer);
   void head_forward(OpSink&, Mode);
+  void head_logits(OpSink&);
   void head_backward(OpSink&);
 
   void norm_forward(OpSink&, const char* name, const Norm&, ValueId x, ValueId y, ValueId stats);
@@ -70,6 +73,7 @@ class Gpt2 final : public Model {
   ParamId wte_ = 0, wpe_ = 0;
   Norm ln_f_{};
   ValueId tokens_ = 0, targets_ = 0, x0_ = 0, dx0_ = 0, lnf_ = 0, lnf_stats_ = 0, dlnf_ = 0;
+  ValueId last_ = 0, logits_ = 0;  // of the position to generate from
   std::vector<Layer> layers_;
 };
 

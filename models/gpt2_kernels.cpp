@@ -24,16 +24,15 @@ Epilogue forward_epilogue(LinearKind kind) {
   return kind == LinearKind::fc ? Epilogue::bias_gelu : Epilogue::bias_residual;
 }
 
-/// The three products of one linear layer.
-struct LinearGemms {
-  int64_t rows, in, out;
-  Gemm forward, dx, dweight;
+/// The backward products of one linear layer.
+struct LinearGradients {
+  int64_t rows, out;
+  Gemm dx, dweight;
+  uint64_t scratch;
 
-  LinearGemms(LinearKind kind, int64_t n, int64_t i, int64_t o, DType t)
+  LinearGradients(LinearKind kind, int64_t n, int64_t i, int64_t o, DType t, uint32_t threads)
       : rows(n),
-        in(i),
         out(o),
-        forward({.m = n, .n = o, .k = i, .in = t, .out = t, .epilogue = forward_epilogue(kind)}),
         dx({.m = n,
             .n = i,
             .k = o,
@@ -41,26 +40,29 @@ struct LinearGemms {
             .in = t,
             .out = t,
             .epilogue = kind == LinearKind::fc_proj ? Epilogue::gelu_backward : Epilogue::none}),
-        dweight({.m = i, .n = o, .k = n, .transpose_a = true, .in = t, .out = t}) {}
+        dweight({.m = i, .n = o, .k = n, .transpose_a = true, .in = t, .out = t}),
+        scratch(std::max<uint64_t>(
+            {dx.scratch_bytes(threads), dweight.scratch_bytes(threads),
+             host::bias_gradient_scratch(static_cast<size_t>(n), static_cast<size_t>(o))})) {}
 };
 
-void run_linear(HostContext& h, const LinearGemms* g, LinearArgs a, uint64_t scratch) {
-  g->forward.run(h.pool,
-                 {.a = a.x,
-                  .b = a.weight,
-                  .c = a.y,
-                  .bias = a.bias,
-                  .residual = a.residual,
-                  .activation = a.activated},
-                 {a.workspace, scratch});
+void run_linear(HostContext& h, const Gemm* forward, LinearArgs a, uint64_t scratch) {
+  forward->run(h.pool,
+               {.a = a.x,
+                .b = a.weight,
+                .c = a.y,
+                .bias = a.bias,
+                .residual = a.residual,
+                .activation = a.activated},
+               {a.workspace, scratch});
 }
 
-void run_linear_backward(HostContext& h, const LinearGemms* g, LinearBackwardArgs a, DType t,
-                         uint64_t scratch) {
+void run_linear_backward(HostContext& h, const LinearGradients* g, LinearBackwardArgs a, DType t) {
   host::bias_gradient(h.pool, t, a.dbias, a.dy, static_cast<size_t>(g->rows),
                       static_cast<size_t>(g->out), a.workspace);
-  g->dweight.run(h.pool, {.a = a.x, .b = a.dy, .c = a.dweight}, {a.workspace, scratch});
-  g->dx.run(h.pool, {.a = a.dy, .b = a.weight, .c = a.dx, .saved = a.pre}, {a.workspace, scratch});
+  const std::span scratch(a.workspace, g->scratch);
+  g->dweight.run(h.pool, {.a = a.x, .b = a.dy, .c = a.dweight}, scratch);
+  g->dx.run(h.pool, {.a = a.dy, .b = a.weight, .c = a.dx, .saved = a.pre}, scratch);
 }
 
 void run_loss(HostContext& h, const host::LmHead* head, host::LmHeadArgs a) {
@@ -71,31 +73,80 @@ void run_evaluate(HostContext& h, const host::LmHead* head, host::LmHeadArgs a) 
   head->evaluate(h.pool, a);
 }
 
+void run_logits(HostContext& h, const Gemm* product, host::GemmArgs a, std::byte* workspace,
+                uint64_t scratch) {
+  product->run(h.pool, a, {workspace, scratch});
+}
+
 }  // namespace
 
 struct Gpt2Kernels::Prepared {
-  std::array<std::unique_ptr<LinearGemms>, 4> linear;
-  std::array<uint64_t, 4> backward_scratch{};
-  std::unique_ptr<host::LmHead> head;
-  const host::Attention* attention = nullptr;
+  int64_t rows, width, vocabulary;
+  DType dtype;
+  uint32_t threads;
+  const host::Attention* attention;
+
+  const Gemm& forward(LinearKind kind) {
+    const LinearSize size = size_of_linear(kind);
+    return made(forward_[static_cast<size_t>(kind)], [&] {
+      return Gemm({.m = rows,
+                   .n = size.out,
+                   .k = size.in,
+                   .in = dtype,
+                   .out = dtype,
+                   .epilogue = forward_epilogue(kind)});
+    });
+  }
+  const LinearGradients& gradients(LinearKind kind) {
+    const LinearSize size = size_of_linear(kind);
+    return made(gradients_[static_cast<size_t>(kind)],
+                [&] { return LinearGradients(kind, rows, size.in, size.out, dtype, threads); });
+  }
+  const host::LmHead& head() {
+    return made(head_, [&] { return host::LmHead(rows, width, vocabulary, dtype, threads); });
+  }
+  const Gemm& logits() {
+    return made(logits_, [&] {
+      return Gemm({.m = 1, .n = vocabulary, .k = width, .transpose_b = true, .in = dtype});
+    });
+  }
+
+  /// Columns of a linear layer's input and output.
+  struct LinearSize {
+    int64_t in, out;
+  };
+  LinearSize size_of_linear(LinearKind kind) const {
+    switch (kind) {
+      case LinearKind::attn: return {width, 3 * width};
+      case LinearKind::attn_proj: return {width, width};
+      case LinearKind::fc: return {width, 4 * width};
+      case LinearKind::fc_proj: break;
+    }
+    return {4 * width, width};
+  }
+
+ private:
+  template <class T, class Make>
+  static const T& made(std::unique_ptr<T>& kept, Make make) {
+    if (!kept) kept = std::make_unique<T>(make());
+    return *kept;
+  }
+
+  std::array<std::unique_ptr<Gemm>, 4> forward_;
+  std::array<std::unique_ptr<LinearGradients>, 4> gradients_;
+  std::unique_ptr<host::LmHead> head_;
+  std::unique_ptr<Gemm> logits_;
 };
 
 Gpt2Kernels::Gpt2Kernels(const Gpt2Config& c, const ModelOptions& o)
     : config_(c), options_(o), rows_(o.shape.rows()), prepared_(std::make_unique<Prepared>()) {
-  const auto n = static_cast<int64_t>(rows_), d = static_cast<int64_t>(c.width);
-  const auto make = [&](LinearKind kind, int64_t in, int64_t out) {
-    return std::make_unique<LinearGemms>(kind, n, in, out, o.dtype);
-  };
-  prepared_->linear = {make(LinearKind::attn, d, 3 * d), make(LinearKind::attn_proj, d, d),
-                       make(LinearKind::fc, d, 4 * d), make(LinearKind::fc_proj, 4 * d, d)};
-  for (size_t i = 0; i < prepared_->linear.size(); ++i) {
-    const LinearGemms& g = *prepared_->linear[i];
-    prepared_->backward_scratch[i] =
-        std::max<uint64_t>({g.dx.scratch_bytes(o.threads), g.dweight.scratch_bytes(o.threads),
-                            host::bias_gradient_scratch(rows_, static_cast<size_t>(g.out))});
-  }
-  prepared_->head = std::make_unique<host::LmHead>(n, d, c.vocabulary, o.dtype, o.threads);
-  prepared_->attention = &host::attention({o.dtype, o.shape.batch, o.shape.seq, c.width, c.heads});
+  Prepared& p = *prepared_;
+  p.rows = static_cast<int64_t>(rows_);
+  p.width = c.width;
+  p.vocabulary = c.vocabulary;
+  p.dtype = o.dtype;
+  p.threads = o.threads;
+  p.attention = &host::attention({o.dtype, o.shape.batch, o.shape.seq, c.width, c.heads});
 }
 
 Gpt2Kernels::~Gpt2Kernels() = default;
@@ -161,6 +212,21 @@ void Gpt2Kernels::norm(Stream& s, void* y, void* stats, const void* x, const voi
       host::LayernormForward{options_.dtype, y, f32(stats), f32(stats) + rows_, x, gamma, beta,
                              rows_, config_.width, 1e-5f});
 }
+OpInfo Gpt2Kernels::norm_row_info(const char* name) const {
+  return {name, 0, 2 * config_.width * size_of(options_.dtype), 2 * sizeof(float)};
+}
+void Gpt2Kernels::norm_row(Stream& s, void* y, const void* x, uint32_t row, const void* gamma,
+                           const void* beta, std::byte* workspace) const {
+  auto* stats = reinterpret_cast<float*>(workspace);
+  const auto* from =
+      static_cast<const std::byte*>(x) + uint64_t{row} * config_.width * size_of(options_.dtype);
+  launch_native<[](HostContext& h, host::LayernormForward a) {
+    host::layernorm_forward(h.pool, a);
+  },
+                HostContext>(s, {},
+                             host::LayernormForward{options_.dtype, y, stats, stats + 1, from,
+                                                    gamma, beta, 1, config_.width, 1e-5f});
+}
 OpInfo Gpt2Kernels::norm_backward_info(const char* name) const {
   return {name, 0, 4 * rows_ * config_.width * size_of(options_.dtype),
           host::layernorm_backward_scratch(rows_, config_.width)};
@@ -177,27 +243,24 @@ void Gpt2Kernels::norm_backward(Stream& s, const NormBackwardArgs& a) const {
 }
 
 OpInfo Gpt2Kernels::linear_info(LinearKind kind, const char* name) const {
-  const LinearGemms& g = *prepared_->linear[static_cast<size_t>(kind)];
-  const auto in = static_cast<uint64_t>(g.in), out = static_cast<uint64_t>(g.out);
+  const auto size = prepared_->size_of_linear(kind);
+  const auto in = static_cast<uint64_t>(size.in), out = static_cast<uint64_t>(size.out);
   return {name, 2 * rows_ * in * out, (rows_ * (in + out) + in * out) * size_of(options_.dtype),
-          g.forward.scratch_bytes(options_.threads)};
+          prepared_->forward(kind).scratch_bytes(options_.threads)};
 }
 void Gpt2Kernels::linear(Stream& s, LinearKind kind, const LinearArgs& a) const {
-  const LinearGemms* g = prepared_->linear[static_cast<size_t>(kind)].get();
-  launch_native<run_linear, HostContext>(s, {}, g, a,
-                                         uint64_t{g->forward.scratch_bytes(options_.threads)});
+  const Gemm* g = &prepared_->forward(kind);
+  launch_native<run_linear, HostContext>(s, {}, g, a, uint64_t{g->scratch_bytes(options_.threads)});
 }
 OpInfo Gpt2Kernels::linear_backward_info(LinearKind kind, const char* name) const {
-  const LinearGemms& g = *prepared_->linear[static_cast<size_t>(kind)];
-  const auto in = static_cast<uint64_t>(g.in), out = static_cast<uint64_t>(g.out);
+  const auto size = prepared_->size_of_linear(kind);
+  const auto in = static_cast<uint64_t>(size.in), out = static_cast<uint64_t>(size.out);
   return {name, 4 * rows_ * in * out, 2 * (rows_ * (in + out) + in * out) * size_of(options_.dtype),
-          prepared_->backward_scratch[static_cast<size_t>(kind)]};
+          prepared_->gradients(kind).scratch};
 }
 void Gpt2Kernels::linear_backward(Stream& s, LinearKind kind, const LinearBackwardArgs& a) const {
-  const auto i = static_cast<size_t>(kind);
-  const LinearGemms* g = prepared_->linear[i].get();
-  launch_native<run_linear_backward, HostContext>(s, {}, g, a, options_.dtype,
-                                                  prepared_->backward_scratch[i]);
+  const LinearGradients* g = &prepared_->gradients(kind);
+  launch_native<run_linear_backward, HostContext>(s, {}, g, a, options_.dtype);
 }
 
 OpInfo Gpt2Kernels::attention_info() const {
@@ -233,11 +296,11 @@ void Gpt2Kernels::attention_backward(Stream& s, void* dqkv, const void* qkv, con
 OpInfo Gpt2Kernels::loss_info() const {
   const uint64_t table = uint64_t{config_.vocabulary} * config_.width;
   return {"loss", 6 * rows_ * table, 3 * table * size_of(options_.dtype),
-          prepared_->head->scratch_bytes()};
+          prepared_->head().scratch_bytes()};
 }
 void Gpt2Kernels::loss(Stream& s, const LossArgs& a) const {
   const double tokens = static_cast<double>(rows_) * options_.shape.micro_batches;
-  const host::LmHead* head = prepared_->head.get();
+  const host::LmHead* head = &prepared_->head();
   launch_native<run_loss, HostContext>(
       s, {}, head,
       host::LmHeadArgs{a.x, a.wte, static_cast<const int32_t*>(a.targets),
@@ -246,15 +309,27 @@ void Gpt2Kernels::loss(Stream& s, const LossArgs& a) const {
 OpInfo Gpt2Kernels::evaluate_info() const {
   const uint64_t table = uint64_t{config_.vocabulary} * config_.width;
   return {"evaluate", 2 * rows_ * table, table * size_of(options_.dtype),
-          prepared_->head->evaluate_scratch_bytes()};
+          prepared_->head().evaluate_scratch_bytes()};
 }
 void Gpt2Kernels::evaluate(Stream& s, double* loss, const void* x, const void* wte,
                            const void* targets, std::byte* workspace) const {
-  const host::LmHead* head = prepared_->head.get();
+  const host::LmHead* head = &prepared_->head();
   launch_native<run_evaluate, HostContext>(
       s, {}, head,
       host::LmHeadArgs{x, wte, static_cast<const int32_t*>(targets), 1.0f, nullptr, nullptr, loss,
                        workspace});
+}
+OpInfo Gpt2Kernels::logits_info() const {
+  const uint64_t table = uint64_t{config_.vocabulary} * config_.width;
+  return {"logits", 2 * table, table * size_of(options_.dtype),
+          prepared_->logits().scratch_bytes(options_.threads)};
+}
+void Gpt2Kernels::logits(Stream& s, void* logits, const void* x, const void* wte,
+                         std::byte* workspace) const {
+  const Gemm* product = &prepared_->logits();
+  launch_native<run_logits, HostContext>(s, {}, product,
+                                         host::GemmArgs{.a = x, .b = wte, .c = logits}, workspace,
+                                         uint64_t{product->scratch_bytes(options_.threads)});
 }
 
 }  // namespace strata

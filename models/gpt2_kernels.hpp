@@ -41,8 +41,9 @@ struct LossArgs {
   std::byte* workspace;
 };
 
-/// Prepared once; enqueueing allocates nothing. Statistics of a norm are means, then reciprocal
-/// deviations, `rows` each.
+/// What an op needs is prepared when its cost is first asked for, so that a model holds nothing for
+/// modes it is not used in; enqueueing allocates nothing. Statistics of a norm are means, then
+/// reciprocal deviations, `rows` each. One thread at a time.
 class Gpt2Kernels {
  public:
   Gpt2Kernels(const Gpt2Config&, const ModelOptions&);
@@ -59,6 +60,10 @@ class Gpt2Kernels {
   OpInfo norm_info(const char* name) const;
   void norm(Stream&, void* y, void* stats, const void* x, const void* gamma,
             const void* beta) const;
+  /// The norm of row `row` of x alone.
+  OpInfo norm_row_info(const char* name) const;
+  void norm_row(Stream&, void* y, const void* x, uint32_t row, const void* gamma, const void* beta,
+                std::byte* workspace) const;
   OpInfo norm_backward_info(const char* name) const;
   void norm_backward(Stream&, const NormBackwardArgs&) const;
 
@@ -78,6 +83,9 @@ class Gpt2Kernels {
   OpInfo evaluate_info() const;
   void evaluate(Stream&, double* loss, const void* x, const void* wte, const void* targets,
                 std::byte* workspace) const;
+  /// fp32 logits of one row.
+  OpInfo logits_info() const;
+  void logits(Stream&, void* logits, const void* x, const void* wte, std::byte* workspace) const;
 
  private:
   struct Prepared;

@@ -8,7 +8,8 @@
 
 namespace strata {
 
-enum class Mode : uint8_t { train, eval };
+/// `generate`: forward over one sequence, then the logits of one of its positions.
+enum class Mode : uint8_t { train, eval, generate };
 
 /// One micro-batch's shape.
 struct BatchShape {
@@ -22,7 +23,12 @@ struct BatchShape {
 /// memory must stay as it is until the step is done.
 struct TokenBatch {
   const int32_t* tokens = nullptr;
-  const int32_t* targets = nullptr;  // -1: no loss at this position
+  const int32_t* targets = nullptr;  // -1: no loss at this position; not used to generate
+  /// To generate: the position whose logits are wanted. Positions after it are padding, which no
+  /// earlier one sees; their tokens are any of the vocabulary.
+  uint32_t position = 0;
+  /// To generate: `vocabulary` floats, written by the compute stream.
+  float* logits = nullptr;
 };
 
 /// A model is a list of blocks. The same code declares ops to a tracer and runs them in the engine.
@@ -34,6 +40,9 @@ class Model {
   virtual const std::vector<ParamSpec>& params() const = 0;
   virtual const std::vector<ValueSpec>& values() const = 0;
   virtual uint32_t blocks() const = 0;
+  virtual uint32_t vocabulary() const = 0;
+  /// The longest sequence it takes.
+  virtual uint32_t positions() const = 0;
   /// Whether recomputing the block in backward saves memory.
   virtual bool recomputable(uint32_t block) const = 0;
   /// Runs or declares one call.

@@ -41,7 +41,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
   for (const Program* p : programs_) {
     if (p->micro_batches() > programs_.front()->micro_batches()) {
       throw StateError("a program has " + std::to_string(p->micro_batches()) +
-                       " micro-batches, the training program, which sizes the records, " +
+                       " micro-batches, the first, which sizes the records, " +
                        std::to_string(programs_.front()->micro_batches()) +
                        "; give the others at most as many");
     }

@@ -56,8 +56,8 @@ struct EngineStats {
 
 class Engine final : public OpSink, private OpScope {
  public:
-  /// `programs[0]` trains. Everything referred to must outlive the engine. Allocates both arenas
-  /// and charges the ledger; throws DoesNotFit when the plan exceeds a limit.
+  /// If any program trains, `programs[0]` does. Everything referred to must outlive the engine.
+  /// Allocates both arenas and charges the ledger; throws DoesNotFit when the plan exceeds a limit.
   Engine(Backend&, const ChunkLayout&, const StateShape&, const Plan&, const Policy&,
          const Updater&, std::vector<const Program*> programs, Ledger&, const EngineOptions&);
   ~Engine() override;

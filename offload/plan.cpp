@@ -77,7 +77,7 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
     if (windows.first_unit(id) >= 0 || chunks[id.chunk].on_device()) return false;
     return !(id.plane == Plane::weight && chunks[id.chunk].keep_weight);
   };
-  uint32_t largest_update = 0;  // units that one update brings in from NVMe
+  uint32_t largest_update = 0;  // units that one update, or loading, brings in from NVMe
   for (ChunkId c = 0; c < layout.chunks(); ++c) {
     uint32_t update = 0;
     for (size_t p = 0; p < kPlanes; ++p) {
@@ -94,7 +94,7 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
       }
       if (!streamed(id) && !windowed) need.kept_units += units;
     }
-    if (shape.trained(c)) largest_update = std::max(largest_update, update);
+    largest_update = std::max(largest_update, update);
   }
   if (largest_update != 0) {
     // Two, so that one is written back while the next is read.

@@ -86,11 +86,12 @@ class WindowMap {
 uint64_t record_bytes(const ChunkLayout&, const StateShape&, uint32_t micro_batches);
 
 /// Bytes of the device beside units: records, and the largest program's values and workspaces.
-/// `programs[0]` is the training program.
+/// If any program trains, `programs[0]` does.
 uint64_t non_model_bytes(const ChunkLayout&, const StateShape&,
                          const std::vector<const Program*>& programs);
 
-/// `programs[0]` is the training program. `staging`: host, with room for two updates, or device.
+/// If any program trains, `programs[0]` does. `staging`: host, with room for two updates, or
+/// device. What no program trains is staged too, when its weights are loaded.
 MemoryNeed memory_need(const ChunkLayout&, const StateShape&,
                        const std::vector<const Program*>& programs,
                        const std::vector<ChunkPlacement>&, Place staging = Place::device);

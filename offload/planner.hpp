@@ -19,7 +19,7 @@ struct Budgets {
 struct PlanInput {
   const ChunkLayout& layout;
   const StateShape& shape;
-  /// The training program first.
+  /// The training program first, if there is one.
   std::vector<const Program*> programs;
   const Policy& policy;
   const Updater& updater;
@@ -58,7 +58,7 @@ struct PlanResult {
 
 PlanResult make_plan(const PlanInput&);
 
-/// Runs `steps` training steps in virtual time; the last step's figures.
+/// Runs `steps` steps of the first program in virtual time; the last step's figures.
 Prediction simulate(const PlanInput&, const Plan&, Ledger&, uint32_t steps,
                     IssueLog* log = nullptr);
 

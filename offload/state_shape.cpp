@@ -6,7 +6,7 @@
 
 namespace strata {
 
-StateShape::StateShape(const ChunkLayout& layout, const Program& train,
+StateShape::StateShape(const ChunkLayout& layout, const Program& first,
                        const OptimizerConfig& optimizer)
     : weight_type_(layout.classes().front().dtype),
       has_m_(optimizer.has_m()),
@@ -18,12 +18,12 @@ StateShape::StateShape(const ChunkLayout& layout, const Program& train,
     }
   }
   unit_bytes_ = layout.chunk_elems() * size_of(weight_type_);
-  grad_type_ = train.accumulator_type(weight_type_);
+  grad_type_ = first.accumulator_type(weight_type_);
   // fp32 planes of a bf16 chunk have two units; cutting there keeps every slice inside one unit.
   const uint64_t cut = unit_bytes_ / 4;
   for (ChunkId c = 0; c < layout.chunks(); ++c) {
     for (const Piece& p : layout.in_chunk(c)) {
-      if (!layout.class_of(c).trainable || !train.has_gradient(p.param)) continue;
+      if (!layout.class_of(c).trainable || !first.has_gradient(p.param)) continue;
       for (uint64_t at = 0; at < p.elems;) {
         const uint64_t begin = p.chunk_offset + at;
         const uint64_t take = std::min(p.elems - at, (begin / cut + 1) * cut - begin);

@@ -11,9 +11,9 @@ namespace strata {
 
 class StateShape {
  public:
-  /// `train` decides the accumulator's type and which tensors have gradients. Throws ConfigError
-  /// when the layout mixes weight dtypes.
-  StateShape(const ChunkLayout&, const Program& train, const OptimizerConfig&);
+  /// `first` decides the accumulator's type and which tensors have gradients: all else is weights
+  /// alone. Throws ConfigError when the layout mixes weight dtypes.
+  StateShape(const ChunkLayout&, const Program& first, const OptimizerConfig&);
 
   size_t unit_bytes() const noexcept { return unit_bytes_; }
   DType weight_type() const noexcept { return weight_type_; }

@@ -5,7 +5,7 @@
 namespace strata {
 
 /// Who draws; keeps the streams of independent users apart under one seed.
-enum class RandomUse : uint32_t { init, data, verify, delay, test };
+enum class RandomUse : uint32_t { init, data, verify, delay, test, generate };
 
 /// The stream of user `use` for its tensor, op or object `index`.
 constexpr uint64_t random_stream(RandomUse use, uint32_t index = 0) noexcept {

@@ -18,29 +18,64 @@ uint64_t chunk_elems_of(const SessionConfig& c, const Model& model) {
   return std::max(q, (elems + q - 1) / q * q);
 }
 
+/// Those to generate with: the padding of a sequence costs at most as much as the sequence.
+std::vector<uint32_t> sequence_lengths(uint32_t positions) {
+  std::vector<uint32_t> lengths;
+  for (uint32_t n = 64; n < positions; n *= 2) lengths.push_back(n);
+  lengths.push_back(positions);
+  return lengths;
+}
+
 }  // namespace
 
 Workload::Workload(const SessionConfig& config) : config_(config) {
-  model_ = make_model(config.model, {config.shape, config.dtype, config.threads});
-  layout_ = ChunkLayout::build(model_->params(), {chunk_elems_of(config, *model_), 1});
-  Schedule schedule{config.shape.micro_batches, {}};
-  for (uint32_t b = 0; b < model_->blocks(); ++b) {
-    schedule.recompute.push_back(config.recompute && model_->recomputable(b));
-  }
-  const auto lower = [&](Mode mode, const Schedule& s) {
-    programs_.push_back(
-        std::make_unique<Program>(Program::lower(trace_model(*model_, mode), *layout_, s)));
+  const auto add_model = [&](const BatchShape& shape) -> Model& {
+    models_.push_back(make_model(config.model, {shape, config.dtype, config.threads}));
+    return *models_.back();
   };
-  lower(Mode::train, schedule);
-  if (config.evaluates) lower(Mode::eval, {1, {}});
+  if (config.trains || config.evaluates) {
+    add_model(config.shape);
+  } else if (config.generates) {
+    add_model({1, 1, 1});
+  } else {
+    throw ConfigError("nothing to plan: a session trains, evaluates or generates");
+  }
+  layout_ = ChunkLayout::build(model().params(), {chunk_elems_of(config, model()), 1});
+  if (config.trains) {
+    Schedule schedule{config.shape.micro_batches, {}};
+    for (uint32_t b = 0; b < model().blocks(); ++b) {
+      schedule.recompute.push_back(config.recompute && model().recomputable(b));
+    }
+    lower(Mode::train, config.shape.seq, model(), schedule);
+  }
+  if (config.evaluates) lower(Mode::eval, config.shape.seq, model(), {1, {}});
+  if (config.generates) {
+    for (const uint32_t seq : sequence_lengths(model().positions())) {
+      lower(Mode::generate, seq, add_model({1, seq, 1}), {1, {}});
+    }
+  }
   updater_ = make_updater(config.optimizer, layout_->params());
   policy_ = make_policy(config.policy);
-  shape_.emplace(*layout_, *programs_.front(), config.optimizer);
+  shape_.emplace(*layout_, *programs_.front().program, config.optimizer);
+}
+
+void Workload::lower(Mode mode, uint32_t seq, Model& model, const Schedule& schedule) {
+  programs_.push_back(
+      {mode, seq, &model,
+       std::make_unique<Program>(Program::lower(trace_model(model, mode), *layout_, schedule))});
+}
+
+uint32_t Workload::index_of(Mode mode) const {
+  for (uint32_t i = 0; i < programs_.size(); ++i) {
+    if (programs_[i].mode == mode) return i;
+  }
+  const char* const name = mode == Mode::train ? "train" : mode == Mode::eval ? "eval" : "generate";
+  throw StateError(std::string("no program to ") + name + " was planned; ask for it in the config");
 }
 
 PlanInput Workload::plan_input(const Budgets& budgets) const {
   std::vector<const Program*> programs;
-  for (const auto& p : programs_) programs.push_back(p.get());
+  for (const Planned& p : programs_) programs.push_back(p.program.get());
   return {*layout_, *shape_, std::move(programs), *policy_, *updater_, budgets, config_.clip, {}};
 }
 
@@ -137,28 +172,59 @@ void Session::initialize() {
   }
 }
 
-void Session::run(Mode mode, const TokenBatch& batch, const StepParams& params) {
-  Model& model = workload_.model();
-  model.set_batch(batch);
-  engine_->begin(static_cast<uint32_t>(mode), params);
-  for (const BlockCall& call : workload_.program(mode).calls()) {
-    model.run(*engine_, call.kind, call.block, mode);
+void Session::run(uint32_t program, const TokenBatch& batch, const StepParams& params) {
+  const Workload::Planned& p = workload_.programs()[program];
+  p.model->set_batch(batch);
+  engine_->begin(program, params);
+  for (const BlockCall& call : p.program->calls()) {
+    p.model->run(*engine_, call.kind, call.block, p.mode);
   }
   engine_->end();
 }
 
 void Session::step(const TokenBatch& batch, const StepParams& params) {
-  run(Mode::train, batch, params);
+  run(workload_.index_of(Mode::train), batch, params);
 }
 
 double Session::evaluate(const TokenBatch& batch) {
-  run(Mode::eval, batch, {});
+  run(workload_.index_of(Mode::eval), batch, {});
   return engine_->evaluation_loss();
+}
+
+void Session::next_logits(std::span<const int32_t> tokens, std::span<float> logits) {
+  const uint32_t vocabulary = workload_.model().vocabulary();
+  const uint32_t positions = workload_.model().positions();
+  if (tokens.empty() || tokens.size() > positions) {
+    throw ConfigError("cannot go on from " + std::to_string(tokens.size()) + " tokens; give 1 to " +
+                      std::to_string(positions));
+  }
+  if (logits.size() != vocabulary) {
+    throw StateError("room for " + std::to_string(logits.size()) + " logits, there are " +
+                     std::to_string(vocabulary));
+  }
+  for (const int32_t t : tokens) {
+    if (t >= 0 && static_cast<uint32_t>(t) < vocabulary) continue;
+    throw ConfigError("token " + std::to_string(t) + " is not in the vocabulary of " +
+                      std::to_string(vocabulary));
+  }
+  const auto programs = workload_.programs();
+  uint32_t index = workload_.index_of(Mode::generate);
+  while (programs[index].seq < tokens.size()) ++index;
+  sequence_.assign(positions, 0);
+  std::copy(tokens.begin(), tokens.end(), sequence_.begin());
+  logits_.resize(vocabulary);
+  TokenBatch batch;
+  batch.tokens = sequence_.data();
+  batch.position = static_cast<uint32_t>(tokens.size() - 1);
+  batch.logits = logits_.data();
+  run(index, batch, {});
+  backend_->wait(backend_->stream(Resource::compute).record());
+  std::copy(logits_.begin(), logits_.end(), logits.begin());
 }
 
 std::vector<Plane> state_planes(const Workload& w, ParamId p) {
   std::vector<Plane> planes = {Plane::weight};
-  if (!w.program(Mode::train).has_gradient(p)) return planes;
+  if (!w.programs().front().program->has_gradient(p)) return planes;
   const ChunkId chunk = w.layout().of_param(p).front().chunk;
   for (const Plane plane : {Plane::remainder, Plane::m, Plane::v}) {
     if (w.shape().units({chunk, plane}) != 0) planes.push_back(plane);

@@ -1,8 +1,10 @@
-// One training configuration: lowered, planned, and then run.
+// One configuration: lowered, planned, and then run.
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "models/model.hpp"
 #include "offload/nvme/store.hpp"
@@ -24,8 +26,9 @@ struct SessionConfig {
   /// Bytes of a chunk's weight plane; 0: searched.
   uint64_t chunk_bytes = 0;
   uint32_t threads = 1;
-  /// Whether an evaluation program is planned too.
-  bool evaluates = true;
+  /// What is planned: at least one of these. Without training there are weights alone, no
+  /// gradients or records, and in bf16 no remainders.
+  bool trains = true, evaluates = true, generates = false;
 };
 
 /// The pure part: model, layout, programs, policy. Allocates nothing of the model's size.
@@ -36,10 +39,23 @@ class Workload {
   Workload(const Workload&) = delete;
 
   const SessionConfig& config() const noexcept { return config_; }
-  Model& model() const noexcept { return *model_; }
+  /// For what all its programs share: parameters, vocabulary, positions.
+  Model& model() const noexcept { return *models_.front(); }
   const ChunkLayout& layout() const noexcept { return *layout_; }
   const StateShape& shape() const noexcept { return *shape_; }
-  const Program& program(Mode m) const { return *programs_.at(static_cast<size_t>(m)); }
+  /// A program and the model whose code it lists.
+  struct Planned {
+    Mode mode;
+    uint32_t seq;  // tokens of a sequence
+    Model* model;
+    std::unique_ptr<Program> program;
+  };
+  /// As the engine numbers them: training, evaluation, then one to generate for each sequence
+  /// length, ascending: 64, 128 and so on, and last all positions of the model.
+  std::span<const Planned> programs() const noexcept { return programs_; }
+  /// The first program of a mode. Throws StateError when none was asked for.
+  uint32_t index_of(Mode) const;
+  const Program& program(Mode m) const { return *programs_[index_of(m)].program; }
   PlanInput plan_input(const Budgets&) const;
   PlanResult plan(const Budgets& b) const { return make_plan(plan_input(b)); }
   /// Bytes of all weights, gradients and records.
@@ -49,10 +65,12 @@ class Workload {
   std::string numerics_key(uint64_t data_hash, const LrSchedule&) const;
 
  private:
+  void lower(Mode, uint32_t seq, Model&, const Schedule&);
+
   SessionConfig config_;
-  std::unique_ptr<Model> model_;
+  std::vector<std::unique_ptr<Model>> models_;
   std::optional<ChunkLayout> layout_;
-  std::vector<std::unique_ptr<Program>> programs_;
+  std::vector<Planned> programs_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<Policy> policy_;
   std::optional<StateShape> shape_;
@@ -93,6 +111,9 @@ class Session {
   StepResult result(uint32_t back) { return engine_->result(back); }
   /// Sum of token losses of one micro-batch.
   double evaluate(const TokenBatch& batch);
+  /// The logits of the token that follows `tokens`, of which there may be as many as the model has
+  /// positions; `logits` is as long as its vocabulary. Done when it returns.
+  void next_logits(std::span<const int32_t> tokens, std::span<float> logits);
   void flush() { engine_->flush(); }
 
   Engine& engine() noexcept { return *engine_; }
@@ -106,7 +127,7 @@ class Session {
   uint64_t state_hash();
 
  private:
-  void run(Mode, const TokenBatch&, const StepParams&);
+  void run(uint32_t program, const TokenBatch&, const StepParams&);
   void initialize();
 
   const Workload& workload_;
@@ -115,6 +136,9 @@ class Session {
   Ledger ledger_;
   std::vector<Reservation> external_;
   std::unique_ptr<NvmeStore> store_;
+  // Streams read and write these: they outlive the backend.
+  std::vector<int32_t> sequence_;
+  std::vector<float> logits_;
   std::unique_ptr<HostBackend> backend_;
   std::unique_ptr<Engine> engine_;
 };

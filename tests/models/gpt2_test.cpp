@@ -135,10 +135,10 @@ TEST(Gpt2, SeedsAndTensorsHaveTheirOwnNumbers) {
 
 TEST(Gpt2, EveryValueIsMadeBeforeItIsRead) {
   Gpt2 model = make();
-  for (const Mode mode : {Mode::train, Mode::eval}) {
+  std::vector<bool> used(model.values().size(), false);
+  for (const Mode mode : {Mode::train, Mode::eval, Mode::generate}) {
     const Trace trace = trace_model(model, mode);
     std::vector<bool> made(trace.values.size(), false);
-    std::vector<bool> used(trace.values.size(), false);
     for (const TraceSegment& s : trace.segments) {
       for (const TraceOp& op : s.ops) {
         EXPECT_FALSE(op.name.empty());
@@ -155,9 +155,8 @@ TEST(Gpt2, EveryValueIsMadeBeforeItIsRead) {
         }
       }
     }
-    if (mode != Mode::train) continue;
-    for (ValueId v = 0; v < used.size(); ++v) EXPECT_TRUE(used[v]) << trace.values[v].name;
   }
+  for (ValueId v = 0; v < used.size(); ++v) EXPECT_EQ(used[v], true) << model.values()[v].name;
 }
 
 TEST(Gpt2, TrainingGivesEachTensorOneGradientAndTheEmbeddingTwo) {
@@ -195,6 +194,24 @@ TEST(Gpt2, EvaluationIsForwardOnlyAndEndsWithTheLoss) {
   EXPECT_EQ(trace.segments.back().ops.back().flops, 2ull * kRows * kVocabulary * kWidth);
 }
 
+TEST(Gpt2, GeneratingIsForwardOnlyAndEndsWithOneRowOfLogits) {
+  Gpt2 model = make();
+  const Trace trace = trace_model(model, Mode::generate);
+  ASSERT_EQ(trace.segments.size(), model.blocks());
+  for (const TraceSegment& s : trace.segments) {
+    EXPECT_EQ(s.kind, CallKind::forward);
+    for (const TraceOp& op : s.ops) {
+      for (const TensorUse& u : op.uses) EXPECT_EQ(u.plane, Plane::weight) << op.name;
+    }
+  }
+  const auto& head = trace.segments.back().ops;
+  ASSERT_EQ(head.size(), 3u);
+  EXPECT_EQ(head[1].flops, 2ull * kVocabulary * kWidth) << "of one row";
+  EXPECT_EQ(trace.values[head[1].out.at(0)].bytes, kVocabulary * sizeof(float));
+  EXPECT_EQ(head[2].name, "store");
+  EXPECT_EQ(head[2].in, head[1].out);
+}
+
 TEST(Gpt2, LinearLayersCountSixTimesTheirWeightsAToken) {
   Gpt2 model = make();
   const Trace trace = trace_model(model, Mode::train);
@@ -221,13 +238,13 @@ TEST(Gpt2, LayersAndNothingElseAreRecomputed) {
   }
 }
 
-TEST(Gpt2, Bf16HalvesValuesButNotStatistics) {
+TEST(Gpt2, Bf16HalvesValuesButNotStatisticsAndLogits) {
   const Gpt2 wide = make(DType::f32), narrow = make(DType::bf16);
   ASSERT_EQ(wide.values().size(), narrow.values().size());
   for (size_t v = 0; v < wide.values().size(); ++v) {
     const ValueSpec& value = wide.values()[v];
     const bool kept = value.name.ends_with("stats") || value.name.ends_with("lse") ||
-                      value.name == "tokens" || value.name == "targets";
+                      value.name == "tokens" || value.name == "targets" || value.name == "logits";
     EXPECT_EQ(narrow.values()[v].bytes, kept ? value.bytes : value.bytes / 2) << value.name;
   }
 }

@@ -16,12 +16,16 @@ class Recorder final : public Model {
   const std::vector<ParamSpec>& params() const override { return params_; }
   const std::vector<ValueSpec>& values() const override { return values_; }
   uint32_t blocks() const override { return 3; }
+  uint32_t vocabulary() const override { return 1; }
+  uint32_t positions() const override { return 1; }
   bool recomputable(uint32_t) const override { return false; }
   void initialize(ParamId, uint64_t, uint64_t, uint64_t, float*) const override {}
 
   void run(OpSink& sink, CallKind kind, uint32_t block, Mode mode) override {
-    calls +=
-        std::string(name_of(kind)) + std::to_string(block) + (mode == Mode::train ? " " : "e ");
+    calls += std::string(name_of(kind)) + std::to_string(block) +
+             (mode == Mode::train  ? " "
+              : mode == Mode::eval ? "e "
+                                   : "g ");
     if (kind == CallKind::backward && block == 2) return;
     if (kind == CallKind::tail && block != 0) return;
     sink.op({"op", 10 * block}, {reads(0)}, {}, {}, [](OpScope&) { FAIL() << "a body was run"; });

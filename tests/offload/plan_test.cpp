@@ -85,6 +85,20 @@ TEST(MemoryNeed, ValuesScratchAndRecordsAreNotUnits) {
   EXPECT_EQ(record_bytes(s.layout, s.shape, 1) % 64, 0u);
 }
 
+TEST(MemoryNeed, WeightsThatAreOnlyReadHaveRoomToBeLoadedIntoNvme) {
+  const Case s;
+  const auto need = [&](Place frozen, Place staging) {
+    return memory_need(s.layout, s.shape, {&s.train},
+                       {kHost, kHost, kHost, ChunkPlacement::all(frozen)}, staging);
+  };
+  const MemoryNeed host = need(Place::nvme, Place::host);
+  EXPECT_EQ(host.nvme_units, 1u);
+  EXPECT_EQ(host.host_units, need(Place::host, Place::host).host_units - 1 + 2);
+  const MemoryNeed device = need(Place::nvme, Place::device);
+  EXPECT_EQ(device.host_units, need(Place::host, Place::host).host_units - 1);
+  EXPECT_GE(device.stream_units, 1u + 2u);
+}
+
 TEST(MemoryNeed, TakesTheLargestProgram) {
   toy::Model model({3, 40, 40, 6, DType::f32});
   const ChunkLayout layout = ChunkLayout::build(model.params(), {2048, 1});
