@@ -5,6 +5,7 @@
 #include "cli/run_setup.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/files/files.hpp"
+#include "runtime/files/watched_files.hpp"
 
 namespace strata {
 
@@ -24,7 +25,7 @@ Inference::Inference(const std::string& path, const BudgetArgs& budget, Mode mod
   options.nvme = {budget.nvme, budget.nvme_engine};
   options.initialize = false;
   session_.emplace(*workload_, plan, budgets_, options);
-  load_checkpoint(real_files(), found_.entry.path, found_.manifest, *workload_, *session_);
+  load_checkpoint(watched_files(), found_.entry.path, found_.manifest, *workload_, *session_);
 }
 
 std::string Inference::json() const {

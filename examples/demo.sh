@@ -39,3 +39,6 @@ echo
 echo "== The first 10 steps with the state on a drive, in 85 MiB, and with everything resident"
 "$strata" verify "${run[@]}" --device-mem 85MiB --host-mem 0 --nvme "$out/drive" --nvme-mem 256MiB \
   --recompute block --steps 10 --warmup 5
+echo
+echo "== What it writes"
+"$strata" generate "$out" --prompt "The white whale " --tokens 300 --temperature 0.8 --top-k 40

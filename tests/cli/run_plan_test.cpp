@@ -150,10 +150,10 @@ TEST(RunPlan, HostMemoryThatIsShortIsNamed) {
   Flags flags = base();
   flags["--policy"] = "static:w=0,o=0";
   const auto fits = plan(flags).json();
-  // What the process takes itself is charged to the host, in steps of 32 MiB.
+  // What the process takes itself is charged to the host, in steps of 8 MiB.
   const uint64_t minimum = fits["tiers"]["host"]["minimum"];
   const uint64_t external = fits["tiers"]["host"]["by_category"]["external"];
-  EXPECT_EQ(external % (32 << 20), 0u);
+  EXPECT_EQ(external % (8 << 20), 0u);
   EXPECT_GT(external, 0u);
   flags["--host-mem"] = std::to_string((minimum - external) / 2);
   const auto j = plan(flags).json();
