@@ -1,12 +1,18 @@
 #include "train/verify.hpp"
 
+#include <unistd.h>
+
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "runtime/errors.hpp"
+#include "runtime/files/io_error.hpp"
 #include "runtime/hash.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 
 namespace strata {
 namespace {
@@ -20,6 +26,30 @@ struct Record {
   uint64_t plan_hash = 0;
 };
 
+Budgets unlimited() {
+  Budgets b;
+  b.bytes[static_cast<size_t>(Tier::device)] = size_t{1} << 46;
+  return b;
+}
+
+/// A folder for one checkpoint, gone with it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "strata-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw io_error("create", path_, errno);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 class Runner {
  public:
   Runner(const VerifyCase& c, const SessionConfig& config, TokenSource& data)
@@ -28,12 +58,44 @@ class Runner {
   const Workload& workload() const { return workload_; }
 
   Record run(const Budgets& budgets, const RunOptions& options) {
-    const PlanResult plan = workload_.plan(budgets);
-    Session session(workload_, plan, budgets, options);
+    Record out;
+    Session session(workload_, workload_.plan(budgets), budgets, options);
+    steps(session, 0, case_.schedule.steps, out);
+    finish(session, budgets, out);
+    return out;
+  }
+
+  /// The first steps of a run, saved.
+  Record begin(const Budgets& budgets, const RunOptions& options, CheckpointFolder& folder) {
+    Record out;
+    Session session(workload_, workload_.plan(budgets), budgets, options);
+    steps(session, 0, case_.checkpoint_after, out);
+    finish(session, budgets, out);  // saving may stage more than a step does
+    Manifest m;
+    m.step = case_.checkpoint_after;
+    save_checkpoint(folder, m, workload_, session);
+    return out;
+  }
+
+  /// The rest of it, with the least the workload needs on device and host.
+  void go_on(RunOptions options, CheckpointFolder& folder, Record& out) {
+    Budgets budgets = unlimited();
+    budgets.bytes[static_cast<size_t>(Tier::host)] = size_t{1} << 46;
+    budgets.bytes = workload_.plan(budgets).minimum;
+    options.initialize = false;
+    Session session(workload_, workload_.plan(budgets), budgets, options);
+    const std::string path = folder.list().back().path;
+    load_checkpoint(folder.files(), path, open_checkpoint(folder.files(), path), workload_,
+                    session);
+    steps(session, case_.checkpoint_after, case_.schedule.steps, out);
+    read_state(session, out);
+  }
+
+ private:
+  void steps(Session& session, uint64_t from, uint64_t to, Record& out) {
     const BatchShape& shape = workload_.config().shape;
     const uint64_t samples = uint64_t{shape.batch} * shape.micro_batches;
     const uint64_t tokens = samples * shape.seq;
-    Record out;
     for (auto* b : {&slots_[0], &slots_[1], &evaluation_}) {
       b->first.resize(tokens);
       b->second.resize(tokens);
@@ -48,7 +110,7 @@ class Runner {
                         " at step " + std::to_string(out.losses.size()) + "; try a lower --lr");
       }
     };
-    for (uint64_t s = 0; s < case_.schedule.steps; ++s) {
+    for (uint64_t s = from; s < to; ++s) {
       auto& b = slots_[s % 2];
       data_.train_batch(s * samples, static_cast<uint32_t>(samples), b.first.data(),
                         b.second.data());
@@ -59,21 +121,24 @@ class Runner {
         out.evaluations.push_back(
             session.evaluate({evaluation_.first.data(), evaluation_.second.data()}));
       }
-      if (s > 0) keep(session.result(1));
+      if (s > from) keep(session.result(1));
     }
+    if (case_.checkpoint_after == to) return keep(session.result(0));  // updates stay pending
     session.flush();
     keep(session.result(0));
+  }
+
+  void finish(Session& session, const Budgets& budgets, Record& out) {
+    const PlanResult plan = workload_.plan(budgets);
     out.stats = session.engine().stats();
     for (size_t t = 0; t < kTiers; ++t) {
       out.peaks[t] = session.ledger().peak(static_cast<Tier>(t));
       out.predicted[t] = plan.tiers[t].peak;
     }
-    read_state(session, out);
     out.plan_hash = plan.plan.hash();
-    return out;
+    if (out.losses.size() == case_.schedule.steps) read_state(session, out);
   }
 
- private:
   void read_state(Session& session, Record& out) {
     const ChunkLayout& layout = workload_.layout();
     for (ParamId p = 0; p < layout.params().size(); ++p) {
@@ -127,12 +192,6 @@ std::optional<Difference> compare_state(const Workload& w, uint64_t steps, const
   return std::nullopt;
 }
 
-Budgets unlimited() {
-  Budgets b;
-  b.bytes[static_cast<size_t>(Tier::device)] = size_t{1} << 46;
-  return b;
-}
-
 }  // namespace
 
 VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
@@ -147,7 +206,14 @@ VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
   options.delay_seed = c.delay_seed;
   options.mutations = c.mutations;
   options.nvme = c.nvme;
-  const Record b = under.run(c.budgets, options);
+  const Record b = [&] {
+    if (c.checkpoint_after == 0) return under.run(c.budgets, options);
+    const TemporaryFolder folder;
+    CheckpointFolder checkpoints(real_files(), folder.path());
+    Record r = under.begin(c.budgets, options, checkpoints);
+    Runner(c, c.resumed, data).go_on(options, checkpoints, r);
+    return r;
+  }();
   Runner reference(c, resident, data);
   const Record a = reference.run(unlimited(), {});
 

@@ -23,6 +23,10 @@ struct VerifyCase {
   uint32_t reference_threads = 1;
   Mutations mutations;
   NvmePlace nvme;
+  /// Not 0: after so many steps the run is saved to a temporary folder, ended, and gone on with as
+  /// `resumed` at the least of its budgets.
+  uint64_t checkpoint_after = 0;
+  SessionConfig resumed;
 };
 
 /// Where two runs part. `element` is of the tensor, or 0 for a loss.

@@ -124,6 +124,14 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
     constexpr const char* kEngines[] = {"auto", "threads"};
     c.nvme.engine = draw.pick(kEngines);
   }
+  if (draw.below(3) == 0) {
+    c.checkpoint_after = 1 + draw.below(c.schedule.steps - 1);
+    c.resumed = s;
+    c.resumed.policy = draw.pick(kPolicies);
+    c.resumed.threads = static_cast<uint32_t>(1 + draw.below(3));
+    c.resumed.recompute = draw.below(2) == 1;
+    c.resumed.chunk_bytes = draw.below(2) == 1 ? 0 : 48 << 10;
+  }
   c.budgets.bytes[0] = index % 2 == 0 ? plan.minimum[0] : log_uniform(plan.minimum[0], resident, u);
   return c;
 }
@@ -141,7 +149,13 @@ std::string describe(const VerifyCase& c) {
       s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
       c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], s.recompute ? "block" : "none",
       static_cast<unsigned long long>(c.delay_seed), c.evaluate ? " evaluating" : "");
-  return text;
+  std::string out = text;
+  if (c.checkpoint_after != 0) {
+    out += " resumed after " + std::to_string(c.checkpoint_after) + " with policy " +
+           c.resumed.policy + " chunk " + std::to_string(c.resumed.chunk_bytes) + " threads " +
+           std::to_string(c.resumed.threads);
+  }
+  return out;
 }
 
 void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome& o) {
@@ -156,6 +170,7 @@ void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome
   count(s.recompute ? "recompute block" : "recompute none");
   count(c.delay_seed != 0 ? "delays random" : "delays none");
   if (c.evaluate) count("evaluation between steps");
+  if (c.checkpoint_after != 0) count("checkpoint between steps");
   if (o.stats.weight_fetches != 0) count("weights moved");
   if (o.stats.demand_misses != 0) count("demand misses");
   if (o.stats.nvme_read_bytes != 0) {
