@@ -7,6 +7,8 @@ namespace strata {
 int run_train(const TrainArgs&);
 int run_resume(const ResumeArgs&);
 int run_inspect(const InspectArgs&);
+/// 1 when something would stop a run.
+int run_doctor(const DoctorArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
 int run_policies(const PoliciesArgs&);
