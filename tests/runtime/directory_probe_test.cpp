@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
 #include "tests/folder.hpp"
 #include "tests/runtime/files/faulty_files.hpp"
 
