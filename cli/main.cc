@@ -23,7 +23,7 @@ struct Runner {
   int operator()(const strata::GenerateArgs& a) const { return strata::run_generate(a); }
   int operator()(const strata::EvalArgs& a) const { return strata::run_eval(a); }
   int operator()(const strata::InspectArgs& a) const { return strata::run_inspect(a); }
-  int operator()(const strata::DoctorArgs&) const { return 1; }
+  int operator()(const strata::DoctorArgs& a) const { return strata::run_doctor(a); }
   int operator()(const strata::PlanArgs& a) const { return strata::run_plan(a); }
   int operator()(const strata::VerifyArgs& a) const { return strata::run_verify(a); }
   int operator()(const strata::PoliciesArgs& a) const { return strata::run_policies(a); }

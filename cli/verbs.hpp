@@ -9,6 +9,8 @@ int run_resume(const ResumeArgs&);
 int run_generate(const GenerateArgs&);
 int run_eval(const EvalArgs&);
 int run_inspect(const InspectArgs&);
+/// 1 when something would stop a run.
+int run_doctor(const DoctorArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
 int run_policies(const PoliciesArgs&);

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 
 #include "runtime/errors.hpp"
+#include "runtime/machine_files.hpp"
 
 namespace strata {
 namespace memory_files {
@@ -79,7 +78,7 @@ size_t left_in_group(size_t limit, size_t use, size_t inactive_file) noexcept {
   return limit - std::min(limit, needed);
 }
 
-Groups parse_groups(std::string_view file) {
+Groups parse_groups(std::string_view file, std::string_view controller) {
   Groups groups;
   std::optional<std::string> own;
   while (!file.empty()) {
@@ -90,7 +89,7 @@ Groups parse_groups(std::string_view file) {
     if (second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string_view path = line.substr(second + 1);
-    if (has_word(controllers, "memory")) {
+    if (has_word(controllers, controller)) {
       groups.v2 = false;
       own = path;
       break;
@@ -110,14 +109,8 @@ Groups parse_groups(std::string_view file) {
 
 namespace {
 
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 size_t kilobytes_of(const char* path, const char* key) {
-  const auto text = read_file(path);
+  const auto text = read_machine_file(path);
   const auto value = text ? memory_files::parse_kilobytes(*text, key) : std::nullopt;
   if (!value) {
     throw IoError(std::string("no ") + key + " in " + path +
@@ -127,28 +120,38 @@ size_t kilobytes_of(const char* path, const char* key) {
 }
 
 /// What one group leaves; nothing when it has no limit or cannot be read.
-std::optional<size_t> left_in(const std::string& folder, bool v2) {
-  const auto limit_text = read_file(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-  const auto use_text = read_file(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+std::optional<GroupMemory> left_in(const std::string& folder, bool v2) {
+  const auto limit_text =
+      read_machine_file(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto use_text =
+      read_machine_file(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!limit_text || !use_text) return std::nullopt;
   const auto limit = memory_files::parse_limit(*limit_text);
   const auto use = memory_files::parse_limit(*use_text);
   if (!limit || !use) return std::nullopt;
-  const auto stat = read_file(folder + "/memory.stat").value_or("");
+  const auto stat = read_machine_file(folder + "/memory.stat").value_or("");
   const auto cache = memory_files::parse_stat(stat, v2 ? "inactive_file" : "total_inactive_file");
-  return memory_files::left_in_group(*limit, *use, cache.value_or(0));
+  return GroupMemory{*limit, memory_files::left_in_group(*limit, *use, cache.value_or(0))};
 }
 
 }  // namespace
 
-size_t available_host_memory() {
-  size_t available = kilobytes_of("/proc/meminfo", "MemAvailable");
-  const auto groups = memory_files::parse_groups(read_file("/proc/self/cgroup").value_or(""));
+std::optional<GroupMemory> tightest_memory_group() {
+  const auto groups =
+      memory_files::parse_groups(read_machine_file("/proc/self/cgroup").value_or(""));
   const std::string mount = groups.v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+  std::optional<GroupMemory> tightest;
   for (const std::string& path : groups.paths) {
-    available = std::min(available, left_in(mount + path, groups.v2).value_or(available));
+    const auto group = left_in(mount + path, groups.v2);
+    if (group && (!tightest || group->left < tightest->left)) tightest = group;
   }
-  return available;
+  return tightest;
+}
+
+size_t available_host_memory() {
+  const size_t available = kilobytes_of("/proc/meminfo", "MemAvailable");
+  const auto group = tightest_memory_group();
+  return group ? std::min(available, group->left) : available;
 }
 
 size_t resident_bytes() { return kilobytes_of("/proc/self/status", "VmRSS"); }

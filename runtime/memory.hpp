@@ -13,6 +13,14 @@ namespace strata {
 /// be read.
 size_t available_host_memory();
 
+/// What a control group allows its processes, and leaves of it.
+struct GroupMemory {
+  size_t limit = 0, left = 0;
+};
+/// The group among this process's own and its ancestors that leaves least; nothing when none has a
+/// limit that can be read.
+std::optional<GroupMemory> tightest_memory_group();
+
 /// Bytes of physical memory this process holds now (VmRSS). Throws IoError as above.
 size_t resident_bytes();
 
@@ -40,16 +48,16 @@ std::optional<size_t> parse_limit(std::string_view file) noexcept;
 /// counted as use, that the kernel gives up first.
 size_t left_in_group(size_t limit, size_t use, size_t inactive_file) noexcept;
 
-/// A memory control group, as directories below the mount point, the process's own first and then
+/// A control group, as directories below the mount point, the process's own first and then
 /// its ancestors up to "".
 struct Groups {
   bool v2 = true;
   std::vector<std::string> paths;
 };
 
-/// From /proc/self/cgroup. A v1 memory controller wins over a v2 hierarchy, which cannot limit
-/// memory then.
-Groups parse_groups(std::string_view file);
+/// From /proc/self/cgroup, the group that limits `controller`. A v1 controller wins over a v2
+/// hierarchy, which cannot have it then.
+Groups parse_groups(std::string_view file, std::string_view controller = "memory");
 
 }  // namespace memory_files
 }  // namespace strata

@@ -6,11 +6,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <string>
 
 #include "runtime/errors.hpp"
+#include "runtime/machine_files.hpp"
+#include "runtime/memory.hpp"
 
 namespace strata {
 namespace {
@@ -63,18 +64,22 @@ std::optional<double> parse_number(std::string_view text) noexcept {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-std::string read_file(const char* path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The quota of the group that the process sees as its root, which is where containers put it.
+/// The least of the quotas of this process's group and its ancestors.
 std::optional<double> probe_quota() {
-  if (const auto quota = parse_cpu_max(read_file("/sys/fs/cgroup/cpu.max"))) return quota;
-  // v1 says -1 for no limit.
-  const std::string v1 = read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
-                         read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  return parse_cpu_max(v1);
+  const auto groups =
+      memory_files::parse_groups(read_machine_file("/proc/self/cgroup").value_or(""), "cpu");
+  std::optional<double> least;
+  for (const std::string& path : groups.paths) {
+    const auto text = [&](const std::string& file) {
+      return read_machine_file("/sys/fs/cgroup" + file).value_or("");
+    };
+    // v1 says -1 for no limit.
+    const auto quota = groups.v2 ? parse_cpu_max(text(path + "/cpu.max"))
+                                 : parse_cpu_max(text("/cpu" + path + "/cpu.cfs_quota_us") + " " +
+                                                 text("/cpu" + path + "/cpu.cfs_period_us"));
+    if (quota && (!least || *quota < *least)) least = quota;
+  }
+  return least;
 }
 
 }  // namespace

@@ -75,6 +75,8 @@ TEST(Memory, FindsTheGroupAndItsAncestors) {
   const Groups v1 = parse_groups("9:name=systemd:/\n4:cpu,memory:/docker/1a\n0::/\n");
   EXPECT_FALSE(v1.v2);
   EXPECT_EQ(v1.paths, (Paths{"/docker/1a", "/docker", ""}));
+  EXPECT_EQ(parse_groups("4:cpu,memory:/a\n3:cpuset:/b\n0::/c\n", "cpu").paths, (Paths{"/a", ""}));
+  EXPECT_EQ(parse_groups("4:memory:/a\n0::/c\n", "cpu").paths, (Paths{"/c", ""}));
   const Groups before = parse_groups("0::/a\n4:memory:/b");
   EXPECT_FALSE(before.v2);
   EXPECT_EQ(before.paths, (Paths{"/b", ""}));
@@ -89,6 +91,13 @@ TEST(Memory, TheMachineHasSome) {
   const size_t available = available_host_memory();
   EXPECT_GT(available, size_t{16} << 20);
   EXPECT_LT(available, size_t{1} << 50);
+}
+
+TEST(Memory, AGroupLeavesNoMoreThanItsLimit) {
+  const auto group = tightest_memory_group();
+  if (!group) GTEST_SKIP() << "no group limits the memory of this process";
+  EXPECT_LE(group->left, group->limit);
+  EXPECT_LE(available_host_memory(), group->limit);
 }
 
 TEST(Memory, ResidentBytesFollowTouchedPages) {
