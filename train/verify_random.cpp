@@ -125,7 +125,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
     c.nvme.engine = draw.pick(kEngines);
   }
   if (draw.below(3) == 0) {
-    c.checkpoint_after = 1 + draw.below(c.schedule.steps - 1);
+    c.checkpoint_after = 2 + draw.below(c.schedule.steps - 2);  // peaks come with the second
     c.resumed = s;
     c.resumed.policy = draw.pick(kPolicies);
     c.resumed.threads = static_cast<uint32_t>(1 + draw.below(3));
