@@ -33,6 +33,13 @@ void add(VerifyReport& r, const VerifyCase& c, const VerifyOutcome& o, Output& o
   const std::string run = describe(c);
   out.text((o.difference ? "DIFFERENT  " : "identical  ") + run + "  [plan " + o.plan_hash + "]");
   out.text("           numerics " + o.numerics_key);
+  for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
+    const size_t used = o.peaks[static_cast<size_t>(t)];
+    const size_t predicted = o.predicted_peaks[static_cast<size_t>(t)];
+    if (used == predicted) continue;
+    out.text("           peak of the " + std::string(name_of(t)) + " tier " + std::to_string(used) +
+             ", predicted " + std::to_string(predicted));
+  }
   if (!o.difference) {
     ++r.identical;
   } else if (!r.first_difference) {
