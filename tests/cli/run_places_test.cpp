@@ -40,7 +40,7 @@ class RunPlaces : public ::testing::Test {
                        const std::function<void()>& before_exec = {}) const {
     return strata_command(
         "train --model gpt2:L3,D32,H2,V256,T16 --batch 2 --threads 1 --steps 3 "
-        "--device-mem 64MiB --no-checkpoint --nvme " +
+        "--device-mem 1GiB --no-checkpoint --nvme " +
             drive + " --data " + data_ + " --out " + folder_.path("run") + " " + flags,
         {}, before_exec);
   }

@@ -69,7 +69,7 @@ class RunResume : public ::testing::Test {
     return "resume " + folder_.path(out) + " " + flags;
   }
   std::string elsewhere() const {
-    return "--host-mem 0 --device-mem 40MiB --chunk-size 16KiB --recompute block --threads 2 "
+    return "--host-mem 0 --device-mem 1GiB --chunk-size 16KiB --recompute block --threads 2 "
            "--nvme " +
            folder_.path("drive");
   }

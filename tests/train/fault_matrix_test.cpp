@@ -160,15 +160,17 @@ TEST_P(FaultMatrix, EndsExactlyOrWithOneMessageAndTheCheckpointBefore) {
   std::string message;
   std::thread release;
   if (cell.in_tier() && cell.kind == FaultKind::hang) {
+    // After the store gave it up, and before it stops waiting for its memory to be free again.
     release = std::thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      while (tier.seen < tier.nth) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1600));
       tier.released = true;
     });
   }
   uint64_t hash = 0;
   try {
-    hash = run(kSteps, first, cell.in_sink() ? &tier : nullptr,
-               cell.kind == FaultKind::hang ? 0.5 : 60);
+    hash =
+        run(kSteps, first, cell.in_sink() ? &tier : nullptr, cell.kind == FaultKind::hang ? 1 : 60);
   } catch (const Error& e) {
     message = e.what();
   }
