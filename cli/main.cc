@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <system_error>
 
 #include "cli/bench_nvme.hpp"
 #include "cli/bench_step.hpp"
@@ -54,6 +55,12 @@ int main(int argc, char** argv) {
     return e.exit_code();
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: the operating system refused memory; lower the budgets\n");
+    return 5;
+  } catch (const std::system_error& e) {
+    std::fprintf(stderr,
+                 "error: the operating system refused threads or memory (%s); lower --threads, or "
+                 "raise its limits (ulimit -u, ulimit -v)\n",
+                 e.what());
     return 5;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());

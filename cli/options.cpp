@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/flag_groups.hpp"
+#include "train/tokenizer_utf8.hpp"
 
 #ifndef STRATA_VERSION
 #define STRATA_VERSION "0.1.0"
@@ -34,9 +35,17 @@ void require_model(const ModelArgs& args, const char* verb) {
   throw ConfigError(fmt::format("{}: --model is missing; for example --model gpt2", verb));
 }
 
-/// A path that means the same from any folder.
+/// A path that means the same from any folder; what "a link/.." means is left to the system.
 std::string from_anywhere(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal().string();
+  return std::filesystem::absolute(path).string();
+}
+
+/// Reports and manifests are JSON, which has no other text.
+void require_utf8(std::string_view flag, const std::string& text) {
+  Utf8Validator utf8;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
+  if (!utf8.feed({bytes, text.size()}) && !utf8.finish()) return;
+  throw ConfigError(fmt::format("{}: the name is not UTF-8 text; rename it, or use a link", flag));
 }
 
 /// Flags of `verb` that were given with a value, except those named.
@@ -47,6 +56,7 @@ GivenFlags flags_given(const CLI::App& verb, std::initializer_list<std::string_v
     if (!name.starts_with("--") || option->count() == 0 || option == verb.get_help_ptr()) continue;
     if (std::find(except.begin(), except.end(), name) != except.end()) continue;
     for (std::string value : option->results()) {
+      require_utf8(name, value);
       if (name == "--data") value = from_anywhere(value);
       if (name == "--nvme") {
         std::string list;
@@ -145,6 +155,9 @@ void Parser::add_run_verbs() {
   Flags resume(*resume_);
   resume.group("Run");
   resume.text("RUN", "", resume_args_.run, run_help);
+  resume_->add_option("--data", resumed_.data, "Where the same data is now [as before]")
+      ->type_name("FILE|GLOB|DIR")
+      ->group("Run");
   resume.count("--steps", resumed_.steps, "Training steps in all", 1,
                std::numeric_limits<uint64_t>::max(), "as before");
   add_recompute(resume, resumed_.model.recompute_block);
@@ -310,6 +323,7 @@ Command Parser::parse(int argc, const char* const* argv) {
   refuse_extras(*chosen.front());
   const auto needs = [](const std::string& value, const char* message) {
     if (value.empty()) throw ConfigError(message);
+    require_utf8("RUN", value);
   };
   if (chosen.front() == bench_) return parse_bench();
   if (chosen.front() == resume_) {
@@ -366,6 +380,7 @@ TrainArgs Parser::finish_train() {
         "train: --data is missing; give text files, token shards, a pattern or a directory");
   }
   finish(args.optimizer, train_given_, args.steps);
+  require_utf8("--out", args.out);
   if (args.save.off && args.save.every != 0) {
     throw ConfigError("--no-checkpoint: --checkpoint-every is given too; leave out one of them");
   }

@@ -35,12 +35,11 @@ FoundCheckpoint find_checkpoint(const std::string& path) {
   FoundCheckpoint found;
   std::error_code error;
   if (fs::exists(path + "/manifest.json", error)) {
-    const fs::path checkpoint = fs::absolute(path).lexically_normal();
-    const fs::path folder = checkpoint.has_filename() ? checkpoint.parent_path()
-                                                      : checkpoint.parent_path().parent_path();
+    const fs::path checkpoint = fs::canonical(path, error);
+    const fs::path folder = checkpoint.parent_path();
     found.run = folder.parent_path().string();
     found.manifest = open_checkpoint(files, path);
-    found.entry = {found.manifest.step, path};
+    found.entry = {found.manifest.step, checkpoint.string()};
     const auto all = CheckpointFolder(files, folder.string()).list();
     found.newest = all.empty() || all.back().step <= found.manifest.step;
     return found;
@@ -71,6 +70,7 @@ TrainArgs train_args_of(const Manifest& m, const GivenFlags& overrides) {
   for (const auto& [flag, value] : overrides) replaced.insert(flag);
   // A plan for other drives, or for none, is none of the old budget's.
   if (replaced.contains("--nvme")) replaced.insert("--nvme-mem");
+  if (replaced.contains("--no-checkpoint")) replaced.insert("--checkpoint-every");
   std::vector<std::string> words = {"strata", "train"};
   const auto add = [&](const std::string& flag, const std::string& value) {
     words.push_back(flag);
@@ -82,8 +82,9 @@ TrainArgs train_args_of(const Manifest& m, const GivenFlags& overrides) {
   for (const auto& [flag, value] : overrides) add(flag, value);
   std::vector<const char*> argv;
   for (const std::string& w : words) argv.push_back(w.c_str());
-  const Command command = parse_command_line(static_cast<int>(argv.size()), argv.data());
-  return std::get<TrainArgs>(command);
+  Command command = parse_command_line(static_cast<int>(argv.size()), argv.data());
+  if (auto* const args = std::get_if<TrainArgs>(&command)) return std::move(*args);
+  throw ConfigError("the flags in the checkpoint's manifest are not those of a run");
 }
 
 std::string check_numerics(const FoundCheckpoint& found, const std::string& key, bool allow) {

@@ -1,6 +1,7 @@
 // `strata train` and `strata resume`.
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/output.hpp"
@@ -51,7 +52,8 @@ class Run {
       : args_(args),
         out_(out),
         began_(seconds_now()),
-        folder_(watched_files(), checkpoints_in(args.out)) {}
+        folder_(watched_files(), checkpoints_in(args.out)),
+        newest_(newest()) {}
 
   int train(const std::optional<FoundCheckpoint>& start);
 
@@ -61,6 +63,12 @@ class Run {
     return StopSignals::received() != 0 ||
            (args_.save.max_seconds > 0 && seconds_now() - began_ >= args_.save.max_seconds);
   }
+  uint64_t newest() const {
+    const auto all = folder_.list();
+    return all.empty() ? 0 : all.back().step;
+  }
+  int nothing_to_do(const FoundCheckpoint&);
+  void load(const FoundCheckpoint&, const Workload&, Session&);
   void save(uint64_t done, Session&, const Workload&, const std::string& key);
   int finish(uint64_t done, Session&, const Workload&, const Budgets&);
 
@@ -68,6 +76,7 @@ class Run {
   Output& out_;
   double began_;
   CheckpointFolder folder_;
+  uint64_t newest_;  // step of the newest checkpoint when the run was set up; 0: none
   TrainReport report_;
   std::string checkpoint_;
 };
@@ -82,6 +91,7 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
     const std::string differs = check_numerics(*start, key, args_.save.allow_inexact);
     out_.text("Going on after step " + std::to_string(first) + " with " + start->entry.path +
               (differs.empty() ? "" : "\nNot as before: " + differs));
+    if (first >= args_.steps && args_.resume_auto) return nothing_to_do(*start);
     if (first >= args_.steps) {
       throw ConfigError("all " + std::to_string(first) +
                         " steps are done; to train further give --steps with more");
@@ -97,14 +107,19 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   out_.text("Numerics  " + key + "\n");
   watched_files().make_folder(args_.out);
   const RunLock lock(args_.out);
+  if (newest() != newest_) {
+    throw ConfigError("another run has just saved step " + std::to_string(newest()) + " in " +
+                      args_.out + "; start again, to go on from there");
+  }
   folder_.remove_partial();
+  if (!args_.save.off) require_room(folder_, workload);
   const StopSignals signals;
   RunOptions options;
   options.nvme = {args_.budget.nvme, args_.budget.nvme_engine};
   options.initialize = !start;
   Session session(workload, plan, budgets, options);
   if (start) {
-    load_checkpoint(watched_files(), start->entry.path, start->manifest, workload, session);
+    load(*start, workload, session);
     if (const size_t n = folder_.supersede_after(first); n != 0) {
       out_.text(std::to_string(n) + " later checkpoints are now called superseded-...");
     }
@@ -131,6 +146,30 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   return finish(done, session, workload, budgets);
 }
 
+/// The run that a supervisor starts again had ended.
+int Run::nothing_to_do(const FoundCheckpoint& start) {
+  out_.text("All " + std::to_string(args_.steps) + " steps are done already.");
+  const nlohmann::ordered_json j = {{"steps", start.manifest.step},
+                                    {"stopped", false},
+                                    {"tokens", start.manifest.tokens},
+                                    {"checkpoint", start.entry.path}};
+  out_.result(j.dump());
+  return 0;
+}
+
+void Run::load(const FoundCheckpoint& start, const Workload& workload, Session& session) {
+  try {
+    load_checkpoint(watched_files(), start.entry.path, start.manifest, workload, session);
+  } catch (const IoError& e) {
+    std::string before;
+    for (const auto& c : folder_.list()) {
+      if (c.step < start.manifest.step) before = c.path;
+    }
+    if (before.empty()) throw;
+    throw IoError(std::string(e.what()) + "; the one before it: strata resume " + before);
+  }
+}
+
 TrainerConfig Run::trainer_config(uint64_t first, Session& session, const Workload& workload,
                                   const std::string& key) {
   TrainerConfig c;
@@ -152,14 +191,16 @@ void Run::save(uint64_t done, Session& session, const Workload& workload, const 
   m.tokens = done * workload.config().shape.rows() * workload.config().shape.micro_batches;
   m.numerics_key = key;
   m.flags = args_.flags;
+  folder_.retain(args_.save.keep_last, args_.save.keep_every);  // there is room for one more
   checkpoint_ = save_checkpoint(folder_, m, workload, session).path;
   folder_.retain(args_.save.keep_last, args_.save.keep_every);
 }
 
 int Run::finish(uint64_t done, Session& session, const Workload& workload, const Budgets& budgets) {
   const bool stopped = done < args_.steps;
-  out_.text(report_.text(workload, session, budgets));
-  if (!checkpoint_.empty()) out_.text("saved       " + checkpoint_);
+  if (!checkpoint_.empty()) out_.text("\nsaved       " + checkpoint_);
+  // Whoever stops a run may not wait for all of its state to be read.
+  out_.text(report_.text(workload, session, budgets, !stopped));
   if (stopped) {
     out_.text("Stopped after step " + std::to_string(done) + " of " + std::to_string(args_.steps) +
               (checkpoint_.empty() ? "; nothing was saved, as --no-checkpoint asks"
@@ -191,6 +232,12 @@ int run_train(const TrainArgs& args) {
 int run_resume(const ResumeArgs& args) {
   Output out(args.json);
   const FoundCheckpoint found = find_checkpoint(args.run);
+  std::error_code error;
+  const fs::path folder = fs::path(found.entry.path).parent_path();
+  if (!fs::equivalent(folder.empty() ? "." : folder, checkpoints_in(found.run), error)) {
+    throw ConfigError(found.entry.path + " is not in a run's folder of checkpoints; copy it to " +
+                      "NEW/checkpoints/ and resume NEW");
+  }
   TrainArgs train = train_args_of(found.manifest, args.overrides);
   train.out = found.run;
   return Run(train, out).train(found);

@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 std::atomic<int> received_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "written by a signal handler");
 
@@ -27,12 +27,22 @@ StopSignals::StopSignals() {
   received_signal = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
-  for (const int s : kSignals) ::sigaction(s, &action, nullptr);
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  const auto set = [this](int signal, const struct sigaction& to) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) return;
+    ::sigaction(signal, &to, nullptr);
+    earlier_.emplace_back(signal, before);
+  };
+  for (const int s : kSignals) set(s, action);
+  for (const int s : {SIGPIPE, SIGXFSZ}) set(s, ignore);
 }
 
 StopSignals::~StopSignals() {
-  for (const int s : kSignals) std::signal(s, SIG_DFL);
+  for (const auto& [signal, action] : earlier_) ::sigaction(signal, &action, nullptr);
 }
 
 int StopSignals::received() noexcept { return received_signal.load(std::memory_order_relaxed); }

@@ -34,8 +34,8 @@ double TrainReport::tail_mean() const {
   return sum / static_cast<double>(tail_.size());
 }
 
-std::string TrainReport::text(const Workload& workload, Session& session,
-                              const Budgets& budgets) const {
+std::string TrainReport::text(const Workload& workload, Session& session, const Budgets& budgets,
+                              bool with_state) const {
   const auto peak = [&](Tier t) {
     return format_bytes(session.ledger().peak(t)) + " of " + format_bytes(budgets.bytes[index(t)]);
   };
@@ -48,12 +48,12 @@ std::string TrainReport::text(const Workload& workload, Session& session,
       "resident    at most {}, as the operating system counts, libraries included\n"
       "weights     at most {:.1f} % of {} on the device at once\n"
       "moved       {} to the device and {} back a step, evaluations included\n"
-      "loss        mean of the last {} steps {:.4f}, validation {:.4f}\n"
-      "state       {}",
+      "loss        mean of the last {} steps {:.4f}, validation {}",
       peak(Tier::device), peak(Tier::host), format_bytes(peak_resident_bytes()),
       100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
       format_bytes(workload.weight_bytes()), per_step(h2d_), per_step(d2h_), tail_.size(),
-      tail_mean(), validation_, hash_text(session.state_hash()));
+      tail_mean(), validation_ ? fmt::format("{:.4f}", *validation_) : "-");
+  if (with_state) out += "\nstate       " + hash_text(session.state_hash());
   if (const NvmeStore* const store = session.nvme()) {
     out +=
         fmt::format("\nnvme        {} used; read {} and wrote {} a step through {}{}{}",
@@ -73,7 +73,7 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
       {"stopped", stopped},
       {"loss", last_.loss},
       {"mean_loss_last_50", tail_mean()},
-      {"validation_loss", validation_},
+      {"validation_loss", nullptr},
       {"tokens", last_.tokens},
       {"h2d_bytes", h2d_},
       {"d2h_bytes", d2h_},
@@ -82,6 +82,7 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
       {"device_weight_peak_bytes", session.ledger().peak(Tier::device, Category::weight)},
       {"weight_bytes", workload.weight_bytes()},
       {"resident_peak_bytes", peak_resident_bytes()}};
+  if (validation_) j["validation_loss"] = *validation_;
   j["checkpoint"] = nullptr;
   if (!checkpoint.empty()) j["checkpoint"] = checkpoint;
   if (const NvmeStore* const store = session.nvme()) {

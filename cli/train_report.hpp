@@ -1,5 +1,6 @@
 // What a training run says of itself when it ends.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace strata {
 class TrainReport {
  public:
   void add(const StepMetrics&);
-  /// For people.
-  std::string text(const Workload&, Session&, const Budgets&) const;
+  /// For people. `with_state`: also a hash of the final state, for which all of it is read.
+  std::string text(const Workload&, Session&, const Budgets&, bool with_state) const;
   /// One object. `steps`: done in all, earlier runs included. `checkpoint`: empty if none.
   std::string json(const Workload&, const Session&, const Budgets&, uint64_t steps, bool stopped,
                    const std::string& checkpoint) const;
@@ -25,7 +26,7 @@ class TrainReport {
 
   std::vector<double> tail_;
   StepMetrics last_;
-  double validation_ = 0;
+  std::optional<double> validation_;
   uint64_t steps_ = 0, h2d_ = 0, d2h_ = 0, nvme_read_ = 0, nvme_write_ = 0;
 };
 

@@ -196,6 +196,64 @@ TEST_F(RunResume, FromAnOlderCheckpointTheLaterOnesAreLeftBehind) {
   EXPECT_TRUE(fs::exists(folder_.path("run/checkpoints/superseded-step-00000040-1")));
 }
 
+TEST_F(RunResume, ADamagedCheckpointNamesTheOneBefore) {
+  ASSERT_EQ(strata_command(train_line("run", "--checkpoint-every 20 --keep-last 3")).code, 0);
+  const std::string file = "run/checkpoints/step-00000060/optimizer.safetensors";
+  std::string content = folder_.read(file);
+  content[content.size() - 10] ^= 1;
+  folder_.write(file, content);
+  const CommandOutcome o = strata_command(resume_line("run", "--steps 70"));
+  EXPECT_EQ(o.code, 1);
+  EXPECT_NE(o.err.find("the one before it: strata resume " +
+                       folder_.path("run/checkpoints/step-00000040")),
+            std::string::npos)
+      << o.err;
+}
+
+TEST_F(RunResume, DataThatMovedIsNamed) {
+  ASSERT_EQ(strata_command(train_line("run")).code, 0);
+  std::filesystem::rename(data_, folder_.path("moved.txt"));
+  EXPECT_EQ(strata_command(resume_line("run", "--steps 70")).code, 2);
+  const CommandOutcome o =
+      strata_command(resume_line("run", "--steps 70 --data " + folder_.path("moved.txt")));
+  EXPECT_EQ(o.code, 0) << o.err;
+  // A run that has all its steps is no failure to whoever starts it again and again.
+  const CommandOutcome again = strata_command(train_line("run", "--resume auto --json"));
+  EXPECT_EQ(again.code, 2) << "its data is gone";
+  std::filesystem::rename(folder_.path("moved.txt"), data_);
+  const CommandOutcome done = strata_command(train_line("run", "--resume auto --json"));
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.json()["steps"], 70u);
+}
+
+TEST_F(RunResume, ACheckpointOutsideARunIsNotGoneOnWith) {
+  ASSERT_EQ(strata_command(train_line("run")).code, 0);
+  fs::create_directories(folder_.path("a/b"));
+  fs::copy(folder_.path("run/checkpoints/step-00000060"), folder_.path("a/b/copy"));
+  const CommandOutcome o = strata_command("resume " + folder_.path("a/b/copy") + " --steps 70");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("is not in a run's folder of checkpoints"), std::string::npos) << o.err;
+  EXPECT_FALSE(fs::exists(folder_.path("a/metrics.jsonl")));
+  EXPECT_EQ(strata_command("eval " + folder_.path("a/b/copy")).code, 0) << "reading is fine";
+}
+
+TEST_F(RunResume, AHangUpSavesAndIgnoredSignalsStayIgnored) {
+  const CommandOutcome o = strata_command(train_line("run"), {SIGHUP, after_step("run", 3)});
+  EXPECT_EQ(o.code, 75) << o.err;
+  const CommandOutcome ignored = strata_command(
+      train_line("other"), {SIGINT, after_step("other", 3)}, [] { std::signal(SIGINT, SIG_IGN); });
+  EXPECT_EQ(ignored.code, 0) << ignored.err;
+}
+
+TEST_F(RunResume, NamesThatAreNoTextAreRefusedFirst) {
+  const std::string out = folder_.path("d\xff");
+  EXPECT_EQ(
+      strata_command("train --model gpt2:L5,D32,H2,V256,T16 --data " + data_ + " --out " + out)
+          .code,
+      2);
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST_F(RunResume, OneRunAtATimeInAFolder) {
   CommandOutcome second;
   const CommandOutcome o = strata_command(train_line("run", "--checkpoint-every 1"),

@@ -99,7 +99,8 @@ void require_space(Files& files, const std::string& folder, uint64_t bytes) {
   if (free >= needed) return;
   throw IoError(fmt::format(
       "cannot save a checkpoint in {}: it needs {} bytes and {} are free; nothing was written, and "
-      "earlier checkpoints are as they were; free space there, or keep fewer (--keep-last)",
+      "earlier checkpoints are as they were; free space there, keep fewer (--keep-last), or save "
+      "none (--no-checkpoint)",
       folder, needed, free));
 }
 
@@ -135,6 +136,18 @@ uint64_t checkpoint_bytes(const Workload& w) {
     bytes += w.layout().params()[i.param].elems() * w.shape().element_bytes(i.plane);
   }
   return bytes;
+}
+
+void require_room(CheckpointFolder& folder, const Workload& w) {
+  try {
+    const std::string path = folder.begin(0);
+    folder.files().create(path + "/" + kManifest);
+    require_space(folder.files(), path, checkpoint_bytes(w));
+  } catch (...) {
+    folder.abandon(0);
+    throw;
+  }
+  folder.abandon(0);
 }
 
 CheckpointFolder::Entry save_checkpoint(CheckpointFolder& folder, Manifest manifest,
@@ -180,6 +193,12 @@ Manifest open_checkpoint(Files& files, const std::string& path) {
 void load_checkpoint(Files& files, const std::string& path, const Manifest& m, const Workload& w,
                      Session& session) {
   const auto other_model = [&](const std::string& why) {
+    if (m.model == model_name(w.config().model)) {
+      throw ConfigError(
+          fmt::format("the checkpoint {} has another type, was changed or is damaged: {}; "
+                      "use another",
+                      path, why));
+    }
     throw ConfigError(fmt::format("the checkpoint {} is of the model {}, not {}: {}", path, m.model,
                                   model_name(w.config().model), why));
   };
@@ -195,6 +214,9 @@ void load_checkpoint(Files& files, const std::string& path, const Manifest& m, c
       other_model(fmt::format("its {} has shape [{}] and type {}, where [{}] and {} are needed",
                               owner_of(w, i), fmt::join(t->shape, ", "), t->dtype,
                               fmt::join(param.shape, ", "), dtype_of(w, i.plane)));
+    }
+    if (entry->first != 0 || entry->elems != param.elems()) {
+      other_model("its " + owner_of(w, i) + " is not whole");
     }
     const uint64_t begin = from.header.data_offset + t->begin;
     const std::string owner = owner_of(w, i);

@@ -11,6 +11,10 @@ namespace strata {
 /// Bytes that a checkpoint's tensors take.
 uint64_t checkpoint_bytes(const Workload&);
 
+/// Throws IoError when a checkpoint could not be saved now: a folder that cannot be written, or too
+/// little room.
+void require_room(CheckpointFolder&, const Workload&);
+
 /// Writes `model.safetensors` (weights, under their own names), `optimizer.safetensors` (records,
 /// as `m.NAME`, `v.NAME`, `remainder.NAME`) and then the manifest, and commits. Of `head`, files
 /// and tensors are filled in. Runs pending updates first; takes about a mebibyte of memory.

@@ -37,7 +37,8 @@ std::string CheckpointFolder::partial(uint64_t step) const {
 std::vector<CheckpointFolder::Entry> CheckpointFolder::list() const {
   std::vector<Entry> out;
   for (const std::string& name : files_.list(path_)) {
-    if (const auto step = step_of(name)) out.push_back({*step, in(name)});
+    const auto step = step_of(name);
+    if (step && has_manifest(in(name))) out.push_back({*step, in(name)});
   }
   std::sort(out.begin(), out.end(), [](const Entry& a, const Entry& b) { return a.step < b.step; });
   return out;
@@ -81,6 +82,15 @@ void CheckpointFolder::retain(uint64_t keep_last, uint64_t keep_every) {
     files_.remove(partial(e.step));
     files_.rename(e.path, partial(e.step));
     files_.remove(partial(e.step));
+  }
+}
+
+bool CheckpointFolder::has_manifest(const std::string& path) const {
+  try {
+    const std::vector<std::string> names = files_.list(path);
+    return std::find(names.begin(), names.end(), "manifest.json") != names.end();
+  } catch (const IoError&) {  // no folder
+    return false;
   }
 }
 

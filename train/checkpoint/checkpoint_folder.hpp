@@ -45,6 +45,7 @@ class CheckpointFolder {
   static std::string name_of_step(uint64_t step);
   std::string in(const std::string& name) const { return path_ + "/" + name; }
   std::string partial(uint64_t step) const;
+  bool has_manifest(const std::string& path) const;
 
   Files& files_;
   std::string path_;

@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// A thousand layers need less.
+constexpr size_t kMostBytes = 16 << 20;
+
 uint64_t hash_of(const std::string& text) {
   Hasher h;
   h.text(text);
@@ -121,6 +124,9 @@ std::string to_text(const Manifest& m) {
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
+  if (text.size() > kMostBytes) {
+    throw ConfigError(where + " is not a usable manifest: it is too long");
+  }
   Json j = Json::parse(
       text,
       [](int depth, Json::parse_event_t, Json&) {

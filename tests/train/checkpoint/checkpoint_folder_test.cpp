@@ -14,7 +14,7 @@ class CheckpointFolderTest : public ::testing::Test {
  protected:
   void add(uint64_t step) {
     const std::string path = checkpoints_.begin(step);
-    files_.create(path + "/x");
+    files_.create(path + "/manifest.json");
     EXPECT_EQ(checkpoints_.commit(step).step, step);
   }
   std::vector<uint64_t> steps() const {
@@ -34,9 +34,11 @@ TEST_F(CheckpointFolderTest, AreListedByStepAndTheLatestIsNamed) {
   for (const uint64_t s : {9, 10, 200'000'000}) add(s);
   files_.make_folder(folder_.path("run/checkpoints/step-x"));
   files_.make_folder(folder_.path("run/checkpoints/step-"));
+  files_.make_folder(folder_.path("run/checkpoints/step-00000011"));  // without a manifest
+  files_.create(folder_.path("run/checkpoints/step-00000012"));
   EXPECT_EQ(steps(), (Steps{9, 10, 200'000'000}));
   EXPECT_EQ(folder_.read("run/checkpoints/latest"), "step-200000000\n");
-  EXPECT_EQ(files_.list(checkpoints_.list()[0].path), std::vector<std::string>{"x"});
+  EXPECT_EQ(files_.list(checkpoints_.list()[0].path), std::vector<std::string>{"manifest.json"});
 }
 
 TEST_F(CheckpointFolderTest, KeepsTheNewestAndTheMultiples) {
