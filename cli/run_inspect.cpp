@@ -85,8 +85,9 @@ int run_inspect(const InspectArgs& args) {
       tensors.add_file(found.entry.path + "/" + f.name, expected);
     }
     std::string flags;
-    for (const auto& [flag, value] : m.flags)
-      flags += " " + flag + (value.empty() ? "" : " ") + value;
+    for (const auto& [flag, value] : m.flags) {
+      flags.append(" ").append(flag).append(value.empty() ? "" : " ").append(value);
+    }
     out.text(
         fmt::format("Checkpoint  {}\nModel       {}\nStep        {}, after {} tokens\n"
                     "Numerics    {}\nFlags      {}\n",

@@ -81,6 +81,7 @@ TrainArgs train_args_of(const Manifest& m, const GivenFlags& overrides) {
   }
   for (const auto& [flag, value] : overrides) add(flag, value);
   std::vector<const char*> argv;
+  argv.reserve(words.size());
   for (const std::string& w : words) argv.push_back(w.c_str());
   Command command = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (auto* const args = std::get_if<TrainArgs>(&command)) return std::move(*args);
@@ -90,7 +91,7 @@ TrainArgs train_args_of(const Manifest& m, const GivenFlags& overrides) {
 std::string check_numerics(const FoundCheckpoint& found, const std::string& key, bool allow) {
   const std::string& there = found.manifest.numerics_key;
   if (there == key) return {};
-  const std::string difference = describe_key_difference(there, key);
+  std::string difference = describe_key_difference(there, key);
   if (allow || without_schedule(there) == without_schedule(key)) return difference;
   throw ConfigError(fmt::format(
       "{} cannot be gone on with exactly: {}; give the same data, model and flags, use the machine "

@@ -52,7 +52,7 @@ std::string CheckpointFolder::begin(uint64_t step) {
 }
 
 CheckpointFolder::Entry CheckpointFolder::commit(uint64_t step) {
-  const Entry entry{step, in(name_of_step(step))};
+  Entry entry{step, in(name_of_step(step))};
   files_.sync_folder(partial(step));
   files_.rename(partial(step), entry.path);
   files_.sync_folder(path_);

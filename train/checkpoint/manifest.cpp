@@ -65,7 +65,7 @@ class Fields {
 
 /// A name of a file within the checkpoint's folder.
 std::string file_name(const Fields& f, const char* key) {
-  const std::string name = f.text(key);
+  std::string name = f.text(key);
   if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
     f.refuse(fmt::format("names the file '{}' outside its folder", name));
   }
