@@ -104,12 +104,9 @@ Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
   Flags flags(app);
   add_model(flags, args.model, true);
   flags.group("Run");
-  app.add_option(
-         "--data", args.data,
-         "UTF-8 text or .bin token shards: files, patterns or directories; the last tenth is "
-         "for validation")
-      ->type_name("FILE|GLOB|DIR")
-      ->group("Run");
+  flags.list("--data", "FILE|GLOB|DIR", args.data,
+             "UTF-8 text or .bin token shards: files, patterns or directories; the last tenth is "
+             "for validation");
   flags.count("--steps", args.steps, "Training steps", 1);
   flags.count("--seed", args.seed, seed_help, 0);
   flags.count("--eval-every", args.evaluate_every, "Steps between evaluations", 1, kNoLimit,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/options_values.hpp"
 #include "cli/sizes.hpp"
@@ -75,6 +76,12 @@ class Flags {
   void bytes(const char* name, uint64_t& target, const std::string& help) {
     value(name, "BYTES", format_bytes(target), help,
           [=, &target](const std::string& text) { target = parse_bytes(name, text); });
+  }
+
+  /// May be given several times.
+  void list(const char* name, const char* type, std::vector<std::string>& target,
+            const std::string& help) {
+    app_.add_option(name, target, help)->type_name(type)->group(group_);
   }
 
   void flag(const char* name, bool& target, const std::string& help) {

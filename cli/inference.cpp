@@ -4,7 +4,6 @@
 
 #include "cli/run_setup.hpp"
 #include "runtime/errors.hpp"
-#include "runtime/files/files.hpp"
 #include "runtime/files/watched_files.hpp"
 
 namespace strata {

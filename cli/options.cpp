@@ -155,9 +155,7 @@ void Parser::add_run_verbs() {
   Flags resume(*resume_);
   resume.group("Run");
   resume.text("RUN", "", resume_args_.run, run_help);
-  resume_->add_option("--data", resumed_.data, "Where the same data is now [as before]")
-      ->type_name("FILE|GLOB|DIR")
-      ->group("Run");
+  resume.list("--data", "FILE|GLOB|DIR", resumed_.data, "Where the same data is now [as before]");
   resume.count("--steps", resumed_.steps, "Training steps in all", 1,
                std::numeric_limits<uint64_t>::max(), "as before");
   add_recompute(resume, resumed_.model.recompute_block);
@@ -184,11 +182,8 @@ void Parser::add_run_verbs() {
   Flags eval(*eval_);
   eval.group("Data");
   eval.text("RUN", "", eval_args_.run, run_help);
-  eval_
-      ->add_option("--data", eval_args_.data,
-                   "Text or shards whose last tenth is evaluated [that of the run]")
-      ->type_name("FILE|GLOB|DIR")
-      ->group("Data");
+  eval.list("--data", "FILE|GLOB|DIR", eval_args_.data,
+            "Text or shards whose last tenth is evaluated [that of the run]");
   eval.count("--batches", eval_args_.batches, "Most batches to evaluate", 1,
              std::numeric_limits<uint64_t>::max(), "all");
   add_budget(eval, eval_args_.budget);

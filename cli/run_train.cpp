@@ -1,5 +1,4 @@
 // `strata train` and `strata resume`.
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "cli/stop_signals.hpp"
 #include "cli/train_report.hpp"
 #include "cli/verbs.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/files/watched_files.hpp"
 #include "train/metrics_console.hpp"
@@ -24,10 +24,6 @@ namespace fs = std::filesystem;
 
 /// The exit code of a run that was stopped and saved.
 constexpr int kStopped = 75;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Moves a file that is not empty out of the way, to the first free `NAME.N.EXTENSION`, and says
 /// where; empty: there was none.

@@ -7,7 +7,6 @@
 
 #include "runtime/errors.hpp"
 #include "runtime/files/file_io.hpp"
-#include "runtime/files/io_error.hpp"
 #include "runtime/hash.hpp"
 
 namespace strata {
@@ -17,9 +16,8 @@ DataStream::Part open_part(Files& files, const std::string& path) {
   // Files that cannot be opened are a wrong `--data`, whatever the reason.
   try {
     auto file = files.open(path);
-    const int64_t size = file->size();
-    if (size < 0) throw io_error("look at", path, static_cast<int>(-size));
-    return {std::move(file), static_cast<uint64_t>(size), 0, {}};
+    const uint64_t size = bytes_of(*file);
+    return {std::move(file), size, 0, {}};
   } catch (const IoError& e) {
     throw ConfigError(fmt::format("--data: {}", e.what()));
   }

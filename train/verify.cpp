@@ -59,18 +59,21 @@ class Runner {
 
   Record run(const Budgets& budgets, const RunOptions& options) {
     Record out;
-    Session session(workload_, workload_.plan(budgets), budgets, options);
+    const PlanResult plan = workload_.plan(budgets);
+    Session session(workload_, plan, budgets, options);
     steps(session, 0, case_.schedule.steps, out);
-    finish(session, budgets, out);
+    note_plan(session, plan, out);
+    read_state(session, out);
     return out;
   }
 
   /// The first steps of a run, saved.
   Record begin(const Budgets& budgets, const RunOptions& options, CheckpointFolder& folder) {
     Record out;
-    Session session(workload_, workload_.plan(budgets), budgets, options);
+    const PlanResult plan = workload_.plan(budgets);
+    Session session(workload_, plan, budgets, options);
     steps(session, 0, case_.checkpoint_after, out);
-    finish(session, budgets, out);  // saving may stage more than a step does
+    note_plan(session, plan, out);  // saving may stage more than a step does
     Manifest m;
     m.step = case_.checkpoint_after;
     save_checkpoint(folder, m, workload_, session);
@@ -128,15 +131,13 @@ class Runner {
     keep(session.result(0));
   }
 
-  void finish(Session& session, const Budgets& budgets, Record& out) {
-    const PlanResult plan = workload_.plan(budgets);
+  static void note_plan(Session& session, const PlanResult& plan, Record& out) {
     out.stats = session.engine().stats();
     for (size_t t = 0; t < kTiers; ++t) {
       out.peaks[t] = session.ledger().peak(static_cast<Tier>(t));
       out.predicted[t] = plan.tiers[t].peak;
     }
     out.plan_hash = plan.plan.hash();
-    if (out.losses.size() == case_.schedule.steps) read_state(session, out);
   }
 
   void read_state(Session& session, Record& out) {

@@ -1,9 +1,9 @@
 #include "models/host/gemm_rate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host/host_backend.hpp"
 
@@ -61,9 +61,7 @@ const char* name_of(GemmLayout l) noexcept {
   return kNames[static_cast<size_t>(l)];
 }
 
-double GemmRate::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double GemmRate::now() const { return seconds_now(); }
 
 double GemmRate::time(size_t i, GemmLayout layout) {
   const double start = now();

@@ -53,6 +53,12 @@ void write_all(File& file, std::span<const std::byte> from, uint64_t offset,
   });
 }
 
+uint64_t bytes_of(File& file) {
+  const int64_t size = file.size();
+  if (size < 0) throw io_error("look at", file.name(), static_cast<int>(-size));
+  return static_cast<uint64_t>(size);
+}
+
 void sync_all(File& file) {
   int error = file.sync();
   for (int i = 0; error != 0 && may_retry(-error) && i < kMostRetries; ++i) error = file.sync();
@@ -61,13 +67,12 @@ void sync_all(File& file) {
 
 std::string read_text(Files& files, const std::string& path, uint64_t most) {
   const auto file = files.open(path);
-  const int64_t size = file->size();
-  if (size < 0) throw io_error("look at", path, static_cast<int>(-size));
-  if (static_cast<uint64_t>(size) > most) {
+  const uint64_t size = bytes_of(*file);
+  if (size > most) {
     throw IoError(fmt::format("cannot read {}: it has {} bytes where at most {} are sensible", path,
                               size, most));
   }
-  std::string text(static_cast<size_t>(size), '\0');
+  std::string text(size, '\0');
   read_all(*file, std::as_writable_bytes(std::span(text)), 0, {});
   return text;
 }

@@ -15,6 +15,8 @@ namespace strata {
 void read_all(File&, std::span<std::byte> to, uint64_t offset, std::string_view owner);
 /// Writes all of `from` at `offset`. Throws IoError naming file, offset and owner.
 void write_all(File&, std::span<const std::byte> from, uint64_t offset, std::string_view owner);
+/// Bytes of a file. Throws IoError.
+uint64_t bytes_of(File&);
 /// Throws IoError.
 void sync_all(File&);
 

@@ -7,15 +7,9 @@
 #include <chrono>
 #include <cstdio>
 
+#include "runtime/clock.hpp"
+
 namespace strata {
-namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 /// Runs a call into the file system under watch.
 template <class F>
 auto WatchedFiles::timed(const char* verb, const std::string& name, uint64_t offset,

@@ -3,10 +3,10 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <string>
 
+#include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host/host_stream.hpp"
 
@@ -102,8 +102,6 @@ double HostBackend::waited(Resource r) const {
   return s == nullptr ? 0 : s->waited_seconds();
 }
 
-double HostBackend::now() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double HostBackend::now() const { return seconds_now(); }
 
 }  // namespace strata

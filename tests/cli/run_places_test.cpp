@@ -47,6 +47,7 @@ class RunPlaces : public ::testing::Test {
   std::string state(const CommandOutcome& o) const {
     EXPECT_EQ(o.code, 0) << o.err << o.out;
     const size_t at = o.out.find("\nstate ");
+    EXPECT_NE(at, std::string::npos) << o.out;
     return at == std::string::npos ? "none" : o.out.substr(at, 30);
   }
 

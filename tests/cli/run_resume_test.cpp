@@ -247,10 +247,9 @@ TEST_F(RunResume, AHangUpSavesAndIgnoredSignalsStayIgnored) {
 
 TEST_F(RunResume, NamesThatAreNoTextAreRefusedFirst) {
   const std::string out = folder_.path("d\xff");
-  EXPECT_EQ(
-      strata_command("train --model gpt2:L5,D32,H2,V256,T16 --data " + data_ + " --out " + out)
-          .code,
-      2);
+  const CommandOutcome o =
+      strata_command("train --model gpt2:L5,D32,H2,V256,T16 --data " + data_ + " --out " + out);
+  expect_refused(o, 2, {"--out: the name is not UTF-8 text"});
   EXPECT_FALSE(fs::exists(out));
 }
 

@@ -182,7 +182,6 @@ TEST_P(FaultMatrix, EndsExactlyOrWithOneMessageAndTheCheckpointBefore) {
   }
   faulty_.faults.clear();
 
-  // A flip in what was written to the tier shows when it is read.
   const bool goes_on = cell.goes_on();
   if (goes_on) {
     EXPECT_EQ(message, "");

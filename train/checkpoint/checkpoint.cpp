@@ -7,7 +7,6 @@
 #include "models/registry.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/files/file_io.hpp"
-#include "runtime/files/io_error.hpp"
 #include "runtime/hash.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
@@ -17,6 +16,8 @@ namespace {
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kRecords = "optimizer.safetensors";
 constexpr const char* kManifest = "manifest.json";
+/// A thousand layers need less.
+constexpr uint64_t kMostManifestBytes = 16 << 20;
 /// Room for headers, manifest and what the file system itself needs.
 constexpr uint64_t kSpareBytes = 8 << 20;
 /// What the page cache may hold that is not on the drive yet.
@@ -176,12 +177,11 @@ CheckpointFolder::Entry save_checkpoint(CheckpointFolder& folder, Manifest manif
 
 Manifest open_checkpoint(Files& files, const std::string& path) {
   const std::string where = path + "/" + kManifest;
-  Manifest m = parse_manifest(read_text(files, where), where);
+  Manifest m = parse_manifest(read_text(files, where, kMostManifestBytes), where);
   for (const auto& f : m.files) {
     const auto file = files.open(path + "/" + f.name);
-    const int64_t size = file->size();
-    if (size < 0) throw io_error("look at", file->name(), static_cast<int>(-size));
-    if (static_cast<uint64_t>(size) == f.bytes) continue;
+    const uint64_t size = bytes_of(*file);
+    if (size == f.bytes) continue;
     throw ConfigError(
         fmt::format("{} has {} bytes where its manifest says {}; it was cut short or "
                     "changed: use another checkpoint",

@@ -8,14 +8,12 @@
 
 #include "runtime/errors.hpp"
 #include "runtime/hash.hpp"
+#include "train/checkpoint/json_depth.hpp"
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// A thousand layers need less.
-constexpr size_t kMostBytes = 16 << 20;
 
 uint64_t hash_of(const std::string& text) {
   Hasher h;
@@ -124,15 +122,7 @@ std::string to_text(const Manifest& m) {
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
-  if (text.size() > kMostBytes) {
-    throw ConfigError(where + " is not a usable manifest: it is too long");
-  }
-  Json j = Json::parse(
-      text,
-      [](int depth, Json::parse_event_t, Json&) {
-        return depth <= 8;  // deeper values are dropped, and missed below
-      },
-      false);
+  Json j = too_deep(text) ? Json() : Json::parse(text, nullptr, false);
   const Fields top(j, where);
   const uint64_t format = top.count("format");
   if (format != Manifest::kFormat) {

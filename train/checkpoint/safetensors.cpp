@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -11,7 +10,7 @@
 
 #include "runtime/errors.hpp"
 #include "runtime/files/file_io.hpp"
-#include "runtime/files/io_error.hpp"
+#include "train/checkpoint/json_depth.hpp"
 
 namespace strata {
 namespace {
@@ -20,30 +19,9 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 /// What the format's own reader accepts.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
-constexpr size_t kMostNesting = 16;
 
 [[noreturn]] void refuse(const File& file, const std::string& why) {
   throw ConfigError(fmt::format("{} is not a usable safetensors file: {}", file.name(), why));
-}
-
-/// Not a recursive parse without bound: a header of brackets alone must not exhaust the stack.
-bool too_deep(std::string_view text) {
-  size_t depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMostNesting) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
 }
 
 /// A JSON number that is a count; false for anything else.
@@ -93,24 +71,14 @@ const SafeTensor* SafeTensorsHeader::find(std::string_view name) const {
 }
 
 uint64_t safetensors_element_bytes(std::string_view dtype) noexcept {
-  constexpr std::array<std::pair<std::string_view, uint64_t>, 14> kTypes = {{{"BOOL", 1},
-                                                                             {"U8", 1},
-                                                                             {"I8", 1},
-                                                                             {"F8_E5M2", 1},
-                                                                             {"F8_E4M3", 1},
-                                                                             {"I16", 2},
-                                                                             {"U16", 2},
-                                                                             {"F16", 2},
-                                                                             {"BF16", 2},
-                                                                             {"I32", 4},
-                                                                             {"U32", 4},
-                                                                             {"F32", 4},
-                                                                             {"F64", 8},
-                                                                             {"I64", 8}}};
+  constexpr std::pair<std::string_view, uint64_t> kTypes[] = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+      {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+      {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
   for (const auto& [name, bytes] : kTypes) {
     if (name == dtype) return bytes;
   }
-  return dtype == "U64" ? 8 : 0;
+  return 0;
 }
 
 std::string write_safetensors_header(std::vector<SafeTensor>& tensors,
@@ -134,14 +102,13 @@ std::string write_safetensors_header(std::vector<SafeTensor>& tensors,
 }
 
 SafeTensorsHeader read_safetensors_header(File& file) {
-  const int64_t size = file.size();
-  if (size < 0) throw io_error("look at", file.name(), static_cast<int>(-size));
+  const uint64_t size = bytes_of(file);
   uint64_t length = 0;
-  if (static_cast<uint64_t>(size) < sizeof length) {
+  if (size < sizeof length) {
     refuse(file, fmt::format("it has {} bytes, not even a header's length", size));
   }
   read_all(file, std::as_writable_bytes(std::span(&length, 1)), 0, "header length");
-  const uint64_t rest = static_cast<uint64_t>(size) - sizeof length;
+  const uint64_t rest = size - sizeof length;
   if (length > kMostHeaderBytes || length > rest) {
     refuse(file, fmt::format("its header should have {} bytes, but {} follow", length, rest));
   }
