@@ -27,7 +27,7 @@ class StepTask final : public BenchTask {
         flops_(host::training_flops(parse_gpt2(c.session.model), rate_.tokens())),
         seconds_(c.sample_seconds) {}
 
-  double measure() override { return flops_ / rate_.measure(seconds_); }
+  BenchRates measure() override { return {flops_ / rate_.measure(seconds_), 0}; }
   std::string about() const override {
     return fmt::format("resident training, {} bytes of weights, gradients and records",
                        rate_.workload().state_bytes());
@@ -49,14 +49,21 @@ class GemmTask final : public BenchTask {
     rate_->calibrate(kRounds);
   }
 
-  double measure() override { return rate_->measure(seconds_); }
+  BenchRates measure() override {
+    const auto [weights, operands] = rate_->measure(seconds_);
+    return {weights, operands};
+  }
   std::string about() const override {
     std::string text;
     for (size_t i = 0; i < rate_->products().size(); ++i) {
       const host::GemmProduct& p = rate_->products()[i];
-      const host::GemmRate::Choice& best = rate_->choices()[i];
-      text += fmt::format("{}{} {:.0f} ({})", i == 0 ? "" : ", ", p.name,
-                          p.flops() / best.seconds * 1e-9, name_of(best.layout));
+      const auto rate = [&](const host::GemmRate::Choice& c) {
+        return fmt::format("{:.0f} ({})", p.flops() / c.seconds * 1e-9, name_of(c.layout));
+      };
+      const auto& weights = rate_->choices(host::GemmPacking::weights)[i];
+      const auto& operands = rate_->choices(host::GemmPacking::operands)[i];
+      text += fmt::format("{}{} {}", i == 0 ? "" : ", ", p.name, rate(weights));
+      if (operands.layout != weights.layout) text += " or " + rate(operands);
     }
     return "GFLOP/s " + text;
   }
@@ -94,7 +101,7 @@ BenchSample take_sample(BenchTask& task) {
   BenchSample s;
   const auto start = Clock::now();
   const CpuWatch watch;
-  s.flops_per_second = task.measure();
+  s.rates = task.measure();
   s.others_share = watch.others_share();
   s.cpu_seconds = watch.own_seconds();
   s.wall_seconds = seconds_since(start);

@@ -15,7 +15,7 @@ class BenchTask {
  public:
   virtual ~BenchTask() = default;
   /// FLOP/s.
-  virtual double measure() = 0;
+  virtual BenchRates measure() = 0;
   /// One line for the reader of the figures.
   virtual std::string about() const = 0;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/output.hpp"
@@ -47,10 +48,13 @@ double others_of(const BenchPair& p) {
 
 std::string pair_line(size_t i, uint32_t pairs, const BenchPair& p, const Scale& s) {
   return fmt::format(
-      "pair {} of {}: step {:.3f} s, {:.1f} GFLOP/s; GEMM {:.1f} on OpenMP, {:.1f} on the pool; "
+      "pair {} of {}: step {:.3f} s, {:.1f} GFLOP/s; GEMM {:.1f} on OpenMP, {:.1f} on the pool "
+      "({:.1f}, {:.1f} all packed); "
       "others took {:.0f} % of the CPUs",
-      i + 1, pairs, s.step_flops / p.step.flops_per_second, giga(p.step.flops_per_second),
-      giga(p.team.flops_per_second), giga(p.pool.flops_per_second), 100 * others_of(p));
+      i + 1, pairs, s.step_flops / p.step.rates.flops_per_second,
+      giga(p.step.rates.flops_per_second), giga(p.team.rates.flops_per_second),
+      giga(p.pool.rates.flops_per_second), giga(p.team.rates.packed_flops_per_second),
+      giga(p.pool.rates.packed_flops_per_second), 100 * others_of(p));
 }
 
 std::string summary_text(const BenchSummary& r, const Scale& s) {
@@ -63,6 +67,8 @@ std::string summary_text(const BenchSummary& r, const Scale& s) {
       {"oneDNN on the pool", fmt::format("{:.1f} GFLOP/s", giga(r.pool_flops_per_second))},
       {"fraction of the faster", fmt::format("{:.3f}", r.fraction)},
       {"  least, most of a pair", fmt::format("{:.3f}, {:.3f}", *least, *most)},
+      {"all operands packed", fmt::format("{:.1f} GFLOP/s", giga(r.packed_gemm_flops_per_second))},
+      {"fraction of that", fmt::format("{:.3f}", r.packed_fraction)},
       {"CPUs busy in idle workers", fmt::format("{:.4f}", r.idle_cpus)},
   };
   std::string text = aligned_table(rows);
@@ -76,7 +82,8 @@ std::string summary_text(const BenchSummary& r, const Scale& s) {
 }
 
 Json sample_json(const BenchSample& s) {
-  return {{"flops_per_second", s.flops_per_second},
+  return {{"flops_per_second", s.rates.flops_per_second},
+          {"packed_flops_per_second", s.rates.packed_flops_per_second},
           {"wall_seconds", s.wall_seconds},
           {"cpu_seconds", s.cpu_seconds},
           {"others_share", s.others_share ? Json(*s.others_share) : Json(nullptr)}};
@@ -88,7 +95,7 @@ std::string result_json(const BenchStepArgs& a, const BenchSummary& r,
   Json all = Json::array();
   for (size_t i = 0; i < pairs.size(); ++i) {
     all.push_back({{"fraction", r.fractions[i]},
-                   {"step_seconds", s.step_flops / pairs[i].step.flops_per_second},
+                   {"step_seconds", s.step_flops / pairs[i].step.rates.flops_per_second},
                    {"step", sample_json(pairs[i].step)},
                    {"openmp", sample_json(pairs[i].team)},
                    {"pool", sample_json(pairs[i].pool)}});
@@ -99,6 +106,8 @@ std::string result_json(const BenchStepArgs& a, const BenchSummary& r,
                   {"fraction", r.fraction},
                   {"fraction_min", *least},
                   {"fraction_max", *most},
+                  {"packed_gemm_flops_per_second", r.packed_gemm_flops_per_second},
+                  {"packed_fraction", r.packed_fraction},
                   {"gemm_openmp_flops_per_second", r.team_flops_per_second},
                   {"gemm_pool_flops_per_second", r.pool_flops_per_second},
                   {"others_share_max", r.others_share},
@@ -113,6 +122,21 @@ std::string result_json(const BenchStepArgs& a, const BenchSummary& r,
   return j.dump();
 }
 
+/// Short turns, forwards and backwards: a machine that slows down or speeds up, as they do within a
+/// second or two, favours no arm.
+BenchPair measure_pair(BenchWorker& step, BenchWorker& team, BenchWorker& pool) {
+  constexpr int kTurns = 3;
+  std::array<BenchWorker*, 3> arms = {&step, &team, &pool};
+  std::array<std::vector<BenchSample>, 3> samples;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (size_t i = 0; i < arms.size(); ++i) {
+      const size_t arm = turn % 2 == 0 ? i : arms.size() - 1 - i;
+      samples[arm].push_back(arms[arm]->measure());
+    }
+  }
+  return {together(samples[0]), together(samples[1]), together(samples[2])};
+}
+
 }  // namespace
 
 double median(std::vector<double> v) {
@@ -122,22 +146,32 @@ double median(std::vector<double> v) {
 }
 
 BenchSummary summarize(std::span<const BenchPair> pairs) {
-  const auto median_of = [&](BenchSample BenchPair::*arm) {
+  const auto median_of = [&](BenchSample BenchPair::*arm, double BenchRates::*rate) {
     std::vector<double> rates;
-    for (const BenchPair& p : pairs) rates.push_back((p.*arm).flops_per_second);
+    for (const BenchPair& p : pairs) rates.push_back((p.*arm).rates.*rate);
     return median(rates);
   };
+  constexpr auto kRate = &BenchRates::flops_per_second;
+  constexpr auto kPacked = &BenchRates::packed_flops_per_second;
   BenchSummary r;
-  r.flops_per_second = median_of(&BenchPair::step);
-  r.team_flops_per_second = median_of(&BenchPair::team);
-  r.pool_flops_per_second = median_of(&BenchPair::pool);
+  r.flops_per_second = median_of(&BenchPair::step, kRate);
+  r.team_flops_per_second = median_of(&BenchPair::team, kRate);
+  r.pool_flops_per_second = median_of(&BenchPair::pool, kRate);
   r.team_is_faster = r.team_flops_per_second >= r.pool_flops_per_second;
   r.gemm_flops_per_second = std::max(r.team_flops_per_second, r.pool_flops_per_second);
+  const double team_packed = median_of(&BenchPair::team, kPacked);
+  const double pool_packed = median_of(&BenchPair::pool, kPacked);
+  r.packed_gemm_flops_per_second = std::max(team_packed, pool_packed);
+  std::vector<double> packed_fractions;
   for (const BenchPair& p : pairs) {
-    const BenchSample& gemm = r.team_is_faster ? p.team : p.pool;
-    r.fractions.push_back(p.step.flops_per_second / gemm.flops_per_second);
+    const auto over = [&p](bool team, double BenchRates::*rate) {
+      return p.step.rates.flops_per_second / ((team ? p.team : p.pool).rates.*rate);
+    };
+    r.fractions.push_back(over(r.team_is_faster, kRate));
+    packed_fractions.push_back(over(team_packed >= pool_packed, kPacked));
     r.others_share = std::max(r.others_share, others_of(p));
   }
+  r.packed_fraction = median(packed_fractions);
   for (const auto arm : {&BenchPair::step, &BenchPair::team, &BenchPair::pool}) {
     double cpu = 0, seconds = 0;
     for (const BenchPair& p : pairs) {
@@ -173,17 +207,7 @@ int run_bench_step(const BenchStepArgs& given) {
 
   std::vector<BenchPair> pairs;
   for (uint32_t i = 0; i < a.pairs; ++i) {
-    BenchPair p;
-    // Turns alternate, so that a machine that slows down or speeds up favours no arm.
-    if (i % 2 == 0) {
-      p.step = step.measure();
-      p.team = team.measure();
-      p.pool = pool.measure();
-    } else {
-      p.pool = pool.measure();
-      p.team = team.measure();
-      p.step = step.measure();
-    }
+    const BenchPair p = measure_pair(step, team, pool);
     pairs.push_back(p);
     out.text(pair_line(i, a.pairs, p, scale));
   }

@@ -14,20 +14,22 @@ namespace strata {
 /// Throws ConfigError, DoesNotFit, OutOfMemory, and IoError when a worker died.
 int run_bench_step(const BenchStepArgs&);
 
-/// One round in which every arm measured once.
+/// One round in which every arm measured for a few seconds, in turns.
 struct BenchPair {
   BenchSample step, team, pool;
 };
 
 struct BenchSummary {
   double flops_per_second = 0;       ///< of the step, median
-  double team_flops_per_second = 0;  ///< median
-  double pool_flops_per_second = 0;  ///< median
+  double team_flops_per_second = 0;  ///< median, weights packed
+  double pool_flops_per_second = 0;  ///< median, weights packed
   bool team_is_faster = false;
   double gemm_flops_per_second = 0;  ///< the faster of the two
   /// Step over the faster arm, for each pair, and their median.
   std::vector<double> fractions;
   double fraction = 0;
+  /// The same against products that find all their operands packed, not the weights alone.
+  double packed_gemm_flops_per_second = 0, packed_fraction = 0;
   /// Most CPU time that others took in any sample, as a share of all processors.
   double others_share = 0;
   /// CPUs kept busy, on average, by the worker that slept worst while others measured.

@@ -90,7 +90,8 @@ BenchWorkerConfig BenchWorkerConfig::from_json(std::string_view text) {
 }
 
 std::string BenchSample::to_json() const {
-  return text_of({{"flops_per_second", flops_per_second},
+  return text_of({{"flops_per_second", rates.flops_per_second},
+                  {"packed_flops_per_second", rates.packed_flops_per_second},
                   {"wall_seconds", wall_seconds},
                   {"cpu_seconds", cpu_seconds},
                   {"others_share", others_share ? Json(*others_share) : Json(nullptr)},
@@ -103,7 +104,8 @@ BenchSample BenchSample::from_json(std::string_view text) {
   try {
     const Json j = Json::parse(text);
     rethrow_error(j);
-    j.at("flops_per_second").get_to(s.flops_per_second);
+    j.at("flops_per_second").get_to(s.rates.flops_per_second);
+    j.at("packed_flops_per_second").get_to(s.rates.packed_flops_per_second);
     j.at("wall_seconds").get_to(s.wall_seconds);
     j.at("cpu_seconds").get_to(s.cpu_seconds);
     if (!j.at("others_share").is_null()) s.others_share = j.at("others_share").get<double>();
@@ -131,6 +133,22 @@ BenchWorker::BenchWorker(const BenchWorkerConfig& c, std::vector<std::string> co
   } catch (const Json::exception& e) {
     throw StateError(fmt::format("bench worker: its greeting cannot be read: {}", e.what()));
   }
+}
+
+BenchSample together(std::span<const BenchSample> samples) {
+  BenchSample all;
+  double flops = 0, packed = 0;
+  for (const BenchSample& s : samples) {
+    flops += s.rates.flops_per_second * s.wall_seconds;
+    packed += s.rates.packed_flops_per_second * s.wall_seconds;
+    all.wall_seconds += s.wall_seconds;
+    all.cpu_seconds += s.cpu_seconds;
+    all.idle_seconds += s.idle_seconds;
+    all.idle_cpu_seconds += s.idle_cpu_seconds;
+    all.others_share = std::max(all.others_share, s.others_share);
+  }
+  all.rates = {flops / all.wall_seconds, packed / all.wall_seconds};
+  return all;
 }
 
 BenchSample BenchWorker::measure() {

@@ -1,6 +1,7 @@
 // The processes that `strata bench step` measures in, as their parent sees them.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,15 +27,21 @@ struct BenchWorkerConfig {
   BenchArm arm = BenchArm::step;
   SessionConfig session;  ///< but for policy, chunk size and evaluation
   double lr = 0;
-  double sample_seconds = 2;  ///< a sample takes this long or more, in whole steps or passes
+  double sample_seconds = 0.4;  ///< a sample takes this long or more, in whole steps or passes
 
   std::string to_json() const;
   /// Throws StateError: only a parent of this program writes it.
   static BenchWorkerConfig from_json(std::string_view);
 };
 
+/// FLOP/s. Of library products: with weights packed at most, and with all operands packed. Of
+/// steps: the second is not used.
+struct BenchRates {
+  double flops_per_second = 0, packed_flops_per_second = 0;
+};
+
 struct BenchSample {
-  double flops_per_second = 0;
+  BenchRates rates;
   double wall_seconds = 0;
   double cpu_seconds = 0;  ///< of the worker's process
   /// Share of all processors' time that went to anything else; nothing where that is unknown.
@@ -46,6 +53,10 @@ struct BenchSample {
   /// Throws the Error that the worker reports instead of a sample; StateError for anything else.
   static BenchSample from_json(std::string_view);
 };
+
+/// Samples of one arm as one: all FLOPs over all seconds, the most that others took in any.
+/// `samples` is not empty.
+BenchSample together(std::span<const BenchSample> samples);
 
 /// One line that `BenchSample::from_json` and `BenchWorker` turn into an Error.
 std::string bench_error_json(const std::string& what, int exit_code);

@@ -28,7 +28,7 @@ void use_ieee_denormals() noexcept {
 namespace {
 
 /// Spins before sleeping: a loop is often followed by the next within this many pauses.
-constexpr int kSpins = 400;
+constexpr int kSpins = 2000;
 
 thread_local bool inside_loop = false;
 

@@ -91,12 +91,15 @@ void GemmRate::calibrate(uint32_t rounds) {
   }
   memory_ = {arenas_[0].base(), arenas_[1].base(), arenas_[2].base(), arenas_[3].base()};
 
-  choices_.assign(products_.size(), {GemmLayout::plain, std::numeric_limits<double>::infinity()});
+  constexpr Choice kNone = {GemmLayout::plain, std::numeric_limits<double>::infinity()};
+  for (auto& c : choices_) c.assign(products_.size(), kNone);
   for (uint32_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < products_.size(); ++i) {
       for (const GemmLayout layout : layouts_[i]) {
-        const double seconds = time(i, layout);
-        if (seconds < choices_[i].seconds) choices_[i] = {layout, seconds};
+        const Choice timed = {layout, time(i, layout)};
+        for (size_t p = layout == GemmLayout::packed_ab ? 1 : 0; p < kGemmPackings; ++p) {
+          if (timed.seconds < choices_[p][i].seconds) choices_[p][i] = timed;
+        }
       }
     }
   }
@@ -116,31 +119,42 @@ std::optional<std::vector<float>> GemmRate::product_of_ones(size_t i, GemmLayout
   return c;
 }
 
-double GemmRate::measure(double least_seconds) {
-  if (choices_.empty()) throw StateError("GEMM rate: measure() before calibrate()");
+std::array<double, kGemmPackings> GemmRate::measure(double least_seconds) {
+  if (choices_[0].empty()) throw StateError("GEMM rate: measure() before calibrate()");
   struct Sum {
     double seconds = 0;
     uint32_t runs = 0;
   };
-  std::vector<Sum> sums(products_.size());
+  std::vector<std::array<Sum, kGemmLayouts>> sums(products_.size());
   double elapsed = 0;
+  const auto measure_once = [&](size_t i, GemmLayout layout) {
+    const double seconds = time(i, layout);
+    Sum& sum = sums[i][static_cast<size_t>(layout)];
+    sum.seconds += seconds;
+    ++sum.runs;
+    elapsed += seconds;
+  };
+  const auto& [weights, operands] = choices_;
   do {
     for (uint32_t r = 0; r < kRepeats; ++r) {
       for (size_t i = 0; i < products_.size(); ++i) {
         if (r >= products_[i].count) continue;
-        const double seconds = time(i, choices_[i].layout);
-        sums[i].seconds += seconds;
-        ++sums[i].runs;
-        elapsed += seconds;
+        measure_once(i, weights[i].layout);
+        if (operands[i].layout != weights[i].layout) measure_once(i, operands[i].layout);
       }
     }
   } while (elapsed < least_seconds);
-  double flops = 0, total = 0;
-  for (size_t i = 0; i < products_.size(); ++i) {
-    flops += products_[i].count * products_[i].flops();
-    total += products_[i].count * sums[i].seconds / sums[i].runs;
+  std::array<double, kGemmPackings> rates{};
+  for (size_t p = 0; p < kGemmPackings; ++p) {
+    double flops = 0, total = 0;
+    for (size_t i = 0; i < products_.size(); ++i) {
+      const Sum& sum = sums[i][static_cast<size_t>(choices_[p][i].layout)];
+      flops += products_[i].count * products_[i].flops();
+      total += products_[i].count * sum.seconds / sum.runs;
+    }
+    rates[p] = flops / total;
   }
-  return flops / total;
+  return rates;
 }
 
 }  // namespace strata::host

@@ -43,8 +43,15 @@ enum class GemmLayout : uint8_t {
 constexpr size_t kGemmLayouts = 3;
 const char* name_of(GemmLayout) noexcept;
 
+/// What is in the order that suits the library before a product starts.
+enum class GemmPacking : uint8_t {
+  weights,   ///< B at most, as whoever calls the library for a model's layers can arrange
+  operands,  ///< A too, so that no product of activations has to transpose them
+};
+constexpr size_t kGemmPackings = 2;
+
 /// Measures the products one after another on memory of its own: prepared once, then called as a
-/// training loop would. Every product runs in whichever layout `calibrate` found fastest.
+/// training loop would. Every product runs in whichever layouts `calibrate` found fastest.
 class GemmRate {
  public:
   virtual ~GemmRate() = default;
@@ -54,10 +61,10 @@ class GemmRate {
   /// Prepares and times every layout of every product, `rounds` times; the least time decides.
   void calibrate(uint32_t rounds);
 
-  /// FLOP/s: sum of count * FLOPs over sum of count * mean seconds, over whole passes that take at
-  /// least `least_seconds`. In a pass, products that count more than once run up to `kRepeats`
-  /// times, in turn. After `calibrate` only.
-  double measure(double least_seconds);
+  /// FLOP/s for each GemmPacking: sum of count * FLOPs over sum of count * mean seconds, over whole
+  /// passes that take at least `least_seconds`. In a pass, products that count more than once run
+  /// up to `kRepeats` times, in turn. After `calibrate` only.
+  std::array<double, kGemmPackings> measure(double least_seconds);
   static constexpr uint32_t kRepeats = 3;
 
   /// C of product `i` when every element of A and B is 1, so that every element is k; nothing where
@@ -71,7 +78,9 @@ class GemmRate {
   };
   std::span<const GemmProduct> products() const noexcept { return products_; }
   /// One for each product, after calibration.
-  std::span<const Choice> choices() const noexcept { return choices_; }
+  std::span<const Choice> choices(GemmPacking p) const noexcept {
+    return choices_[static_cast<size_t>(p)];
+  }
 
  protected:
   GemmRate(std::vector<GemmProduct> products, DType dtype)
@@ -102,7 +111,7 @@ class GemmRate {
   std::array<Arena, 4> arenas_;
   Memory memory_{};
   std::vector<std::vector<GemmLayout>> layouts_;  // that each product has
-  std::vector<Choice> choices_;
+  std::array<std::vector<Choice>, kGemmPackings> choices_;
 };
 
 /// The library runs each product on its own team of `threads`. The calling thread's OpenMP settings

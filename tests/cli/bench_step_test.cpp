@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "cli/cpu_time.hpp"
@@ -51,9 +52,9 @@ TEST(BenchWorkerConfig, SurvivesTheWayToAWorker) {
 
 class CountingTask final : public BenchTask {
  public:
-  double measure() override {
+  BenchRates measure() override {
     if (++calls_ == 3) throw NonFinite("the third one fails \xff");
-    return 100.0 * calls_;
+    return {100.0 * calls_, 0};
   }
   std::string about() const override { return "counts"; }
 
@@ -88,7 +89,7 @@ TEST(ServeBench, MeasuresOnRequestUntilTheParentIsGone) {
   for (const double rate : {100.0, 200.0}) {
     s.parent.send(kWorkerGo);
     const BenchSample sample = BenchSample::from_json(s.receive());
-    EXPECT_EQ(sample.flops_per_second, rate);
+    EXPECT_EQ(sample.rates.flops_per_second, rate);
     EXPECT_GE(sample.wall_seconds, 0);
     EXPECT_GT(sample.idle_seconds, 0);
   }
@@ -130,7 +131,7 @@ std::vector<std::string> shell(const std::string& script) {
 
 TEST(BenchWorker, StartsWithItsConfigurationAndGivesSamples) {
   BenchSample sample;
-  sample.flops_per_second = 5e9;
+  sample.rates = {5e9, 6e9};
   sample.others_share = 0.25;
   sample.idle_cpu_seconds = 0.125;
   const BenchWorkerConfig config = some_config();
@@ -140,7 +141,8 @@ TEST(BenchWorker, StartsWithItsConfigurationAndGivesSamples) {
                               sample.to_json() + "' >&3"));
   EXPECT_EQ(w.about(), "me");
   const BenchSample got = w.measure();
-  EXPECT_EQ(got.flops_per_second, 5e9);
+  EXPECT_EQ(got.rates.flops_per_second, 5e9);
+  EXPECT_EQ(got.rates.packed_flops_per_second, 6e9);
   EXPECT_EQ(got.others_share, 0.25);
   EXPECT_EQ(got.idle_cpu_seconds, 0.125);
   EXPECT_THROW(w.measure(), IoError);  // it has ended
@@ -158,11 +160,24 @@ TEST(BenchWorker, PassesOnTheErrorOfTheWorker) {
   EXPECT_THROW(BenchWorker(some_config(), shell("echo hello >&3")), StateError);
 }
 
+TEST(BenchWorker, SamplesTogetherAreAllTheirWorkOverAllTheirTime) {
+  const BenchSample fast{{8, 16}, 1, 2, 0.25, 3, 0.5};
+  const BenchSample slow{{2, 4}, 2, 4, std::nullopt, 0, 0};
+  const BenchSample all = together(std::array{fast, slow});
+  EXPECT_EQ(all.rates.flops_per_second, 4);
+  EXPECT_EQ(all.rates.packed_flops_per_second, 8);
+  EXPECT_EQ(all.wall_seconds, 3);
+  EXPECT_EQ(all.cpu_seconds, 6);
+  EXPECT_EQ(all.others_share, 0.25);
+  EXPECT_EQ(all.idle_seconds, 3);
+  EXPECT_EQ(all.idle_cpu_seconds, 0.5);
+}
+
 BenchPair pair_of(double step, double team, double pool) {
   BenchPair p;
-  p.step.flops_per_second = step;
-  p.team.flops_per_second = team;
-  p.pool.flops_per_second = pool;
+  p.step.rates = {step, 0};
+  p.team.rates = {team, 2 * team};
+  p.pool.rates = {pool, 3 * pool};
   return p;
 }
 
@@ -183,6 +198,8 @@ TEST(BenchSummary, ComparesWithinPairsToTheArmThatIsFasterOverall) {
   EXPECT_EQ(r.gemm_flops_per_second, 10);
   EXPECT_EQ(r.fractions, (std::vector<double>{0.8, 0.8, 0.75}));
   EXPECT_EQ(r.fraction, 0.8);
+  EXPECT_EQ(r.packed_gemm_flops_per_second, 27);  // of the pool, which is faster so
+  EXPECT_EQ(r.packed_fraction, 9.0 / 33);
   EXPECT_EQ(r.others_share, 0.5);
   EXPECT_EQ(r.idle_cpus, 0.25);
 
