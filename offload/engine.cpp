@@ -247,7 +247,10 @@ void Engine::gradient_complete(ChunkId c, const Fence& op) {
   const ObjId grad{c, Plane::grad};
   if (table_.at(grad).home != Place::device) {
     write_back(grad, Place::device);
-    drop_copy(grad, Place::device);
+    // What is made last is updated first in the next step: it need not come back from NVMe.
+    const bool updated_soon = updates_on_device() && options_.clip > 0 &&
+                              cursor_ + policy_.look_ahead() >= program_->ops().size();
+    if (!updated_soon) drop_copy(grad, Place::device);
     if (options_.clip <= 0) {
       Stream& d2h = backend_.stream(Resource::d2h);
       chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
@@ -315,8 +318,20 @@ void Engine::issue_norm() {
 }
 
 void Engine::flush() {
-  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
-    if (pending_[c].pending) update(c);
+  // Gradients that are still on the device go first, and weights are not kept there for later: so
+  // no more units are taken than by a step.
+  for (const bool on_device : {true, false}) {
+    for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+      const ObjId weight{c, Plane::weight};
+      if (!pending_[c].pending) continue;
+      if (on_device && !table_.at({c, Plane::grad}).at(Place::device).present()) continue;
+      const bool cached = table_.at(weight).at(Place::device).present();
+      make_room_for_update(c, 0);
+      update(c);
+      if (!cached && table_.at(weight).at(Place::device).present() && evictable(weight)) {
+        drop_copy(weight, Place::device);
+      }
+    }
   }
 }
 
@@ -394,18 +409,24 @@ void Engine::apply(const Action& a) {
 }
 
 void Engine::look_ahead() {
+  // One unit stays free for what the next op makes; where that goes to NVMe, what the op before
+  // made is still being written from another.
+  const uint32_t kept_free = updates_on_device() ? 2 : 1;
   const OpIndex end = std::min<OpIndex>(cursor_ + policy_.look_ahead(),
                                         static_cast<OpIndex>(program_->ops().size()));
   for (OpIndex i = cursor_; i < end; ++i) {
     for (const ObjUse& u : program_->ops()[i].uses) {
       if (u.object.plane != Plane::weight) continue;
-      if (pending_[u.object.chunk].pending) update(u.object.chunk);
+      if (pending_[u.object.chunk].pending) {
+        if (!make_room_for_update(u.object.chunk, i)) return;
+        update(u.object.chunk);
+      }
       const Object& o = table_.at(u.object);
       if (o.current(Place::device)) continue;
-      // One unit stays free for what the next op makes.
       if (!o.at(Place::device).present()) {
         const bool window = windows_.first_unit(u.object) >= 0;
-        if ((!window && pool(Place::device).free_units() < 2) || !try_attach(u.object, false))
+        if ((!window && pool(Place::device).free_units() <= kept_free) ||
+            !try_attach(u.object, false))
           return;
       }
       fetch(u.object);

@@ -137,7 +137,13 @@ class Engine final : public OpSink, private OpScope {
   void make_present(const ObjUse&);
   bool try_attach(ObjId, bool may_evict);
   std::optional<UnitId> acquire_unit(Category, bool may_evict);
-  void evict_one();
+  /// Planes on NVMe come to the device for their update.
+  bool updates_on_device() const noexcept {
+    return plan_.nvme_units != 0 && plan_.staging == Place::device;
+  }
+  /// Evicts the policy's choice among copies whose next use is at least so many ops away, if any.
+  void evict_one(OpIndex least_distance);
+  bool make_room_for_update(ChunkId, OpIndex needed_by);
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);
   void write_back(ObjId, Place from);

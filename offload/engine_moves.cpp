@@ -114,7 +114,7 @@ std::optional<UnitId> Engine::acquire_unit(Category category, bool may_evict) {
   auto u = pool(Place::device).try_acquire(category);
   while (!u && may_evict) {
     const uint32_t before = pool(Place::device).free_units();
-    evict_one();
+    evict_one(0);
     if (pool(Place::device).free_units() == before) return std::nullopt;
     u = pool(Place::device).try_acquire(category);
   }
@@ -127,14 +127,16 @@ bool Engine::evictable(ObjId id) const {
   return !(id.plane == Plane::weight && plan_.chunks[id.chunk].keep_weight);
 }
 
-void Engine::evict_one() {
+void Engine::evict_one(OpIndex least_distance) {
   victims_.clear();
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (const Plane plane : {Plane::weight, Plane::grad}) {
       const ObjId id{c, plane};
       if (!table_.at(id).at(Place::device).present() || !evictable(id)) continue;
       if (windows_.first_unit(id) >= 0) continue;  // would free no unit for others
-      victims_.push_back({id, last_use(id), program_->next_use(id, cursor_) - cursor_});
+      const OpIndex distance = program_->next_use(id, cursor_) - cursor_;
+      if (distance < least_distance) continue;
+      victims_.push_back({id, last_use(id), distance});
     }
   }
   if (victims_.empty()) return;
@@ -143,6 +145,27 @@ void Engine::evict_one() {
   if (o.current(Place::device) && !o.home_current()) write_back(id, Place::device);
   drop_copy(id, Place::device);
   ++stats_.evictions;
+}
+
+/// Frees the device units that a chunk's update brings planes from NVMe into, and as many again, by
+/// evicting copies that no op from now up to `needed_by` uses: with the units of one update, each
+/// would wait for the one before to be written. False: it had better wait until it is needed.
+bool Engine::make_room_for_update(ChunkId c, OpIndex needed_by) {
+  if (!updates_on_device()) return true;
+  uint32_t units = 0;
+  for (size_t p = 0; p < kPlanes; ++p) {
+    const ObjId id{c, static_cast<Plane>(p)};
+    const Object& o = table_.at(id);
+    if (!o.exists || o.home != Place::nvme || o.at(Place::device).present()) continue;
+    if (windows_.first_unit(id) < 0) units += shape_.units(id);
+  }
+  const UnitPool& device = pool(Place::device);
+  while (device.free_units() < 2 * units) {
+    const uint32_t before = device.free_units();
+    evict_one(needed_by < cursor_ ? 0 : needed_by + 1 - cursor_);
+    if (device.free_units() == before) return false;
+  }
+  return true;
 }
 
 void Engine::order_reads(ObjId id, Place place, Resource r) {

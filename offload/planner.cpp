@@ -63,12 +63,13 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint3
   out.nvme_read_bytes = engine.stats().nvme_read_bytes - before.nvme_read_bytes;
   out.nvme_write_bytes = engine.stats().nvme_write_bytes - before.nvme_write_bytes;
   out.demand_misses = engine.stats().demand_misses - before.demand_misses;
-  engine.flush();
+  // As a run goes on: an evaluation finds the last step's updates still to be made.
   for (uint32_t p = 1; p < in.programs.size(); ++p) {
     engine.begin(p);
     engine.run_program();
     engine.end();
   }
+  engine.flush();
   backend.drain();
   return out;
 }

@@ -119,7 +119,7 @@ class Runner {
                         b.second.data());
       session.step({b.first.data(), b.second.data()},
                    {s, case_.schedule.at(s), static_cast<double>(tokens)});
-      if (case_.evaluate) {
+      if (case_.evaluate && s % 2 == 1) {
         data_.validation_batch(0, shape.batch, evaluation_.first.data(), evaluation_.second.data());
         out.evaluations.push_back(
             session.evaluate({evaluation_.first.data(), evaluation_.second.data()}));

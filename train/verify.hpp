@@ -17,7 +17,8 @@ struct VerifyCase {
   Budgets budgets;
   LrSchedule schedule{1e-3, 1e-4, 1, 4};
   uint64_t delay_seed = 0;
-  /// Evaluate one validation batch after each step, while updates are pending.
+  /// Evaluate one validation batch after every second step, while updates are pending. Between the
+  /// others steps follow each other, which takes the most memory.
   bool evaluate = false;
   /// Threads of the resident run.
   uint32_t reference_threads = 1;

@@ -27,7 +27,8 @@ struct Config {
   bool recompute = false;
   uint64_t delay_seed = 0;
   uint32_t max_delay_microseconds = 100;
-  /// Evaluate between steps, while updates are pending.
+  /// Evaluate after every second step, while updates are pending; between the others steps follow
+  /// each other, which takes the most memory.
   bool evaluate = false;
   /// Replaces the plan's actions.
   std::function<void(const std::vector<const Program*>&, Plan&)> tamper;
