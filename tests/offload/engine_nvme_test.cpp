@@ -102,6 +102,52 @@ TEST(EngineNvme, LogsAreEqualOverDelaysAndInVirtualTime) {
   }
 }
 
+/// Weights of more blocks than fit beside the planes of two updates.
+Config streaming() {
+  Config c = base();
+  c.shape.layers = 12;
+  c.memory = 0.3;
+  c.virtual_time = true;
+  return c;
+}
+
+TEST(EngineNvme, WeightsUpdatedAheadStayUntilTheyAreUsed) {
+  Rig rig(streaming());
+  for (uint64_t s = 0; s < 4; ++s) rig.step(s);
+  ASSERT_EQ(rig.plan.staging, Place::device);
+  uint32_t updates = 0;
+  for (size_t i = 0; i < rig.log.size(); ++i) {
+    const IssueEntry& updated = rig.log[i];
+    if (updated.kind != Issued::update) continue;
+    const ObjId weight{updated.chunk, Plane::weight};
+    const OpIndex use = rig.plans.train.next_use(weight, updated.op);
+    if (use <= updated.op || use == rig.plans.train.ops().size()) continue;  // not ahead
+    ++updates;
+    for (size_t j = i + 1; j < rig.log.size() && rig.log[j].op < use; ++j) {
+      const IssueEntry& e = rig.log[j];
+      if (e.op < updated.op) break;  // the next step
+      EXPECT_FALSE(e.kind == Issued::drop && e.chunk == weight.chunk && e.plane == weight.plane)
+          << "chunk " << weight.chunk << ", updated before op " << updated.op << " for op " << use
+          << ", dropped before op " << e.op;
+    }
+  }
+  EXPECT_GT(updates, rig.plans.layout.chunks());
+}
+
+TEST(EngineNvme, GradientsMadeLastAreUpdatedWithoutComingBack) {
+  Rig rig(streaming());
+  rig.step(0);
+  rig.log.clear();
+  rig.step(1);
+  uint32_t updates = 0, gradients_read = 0;
+  for (const IssueEntry& e : rig.log) {
+    updates += e.kind == Issued::update;
+    gradients_read += e.kind == Issued::fetch && e.plane == Plane::grad;
+  }
+  EXPECT_LT(gradients_read, updates);
+  EXPECT_GT(gradients_read, 0u);
+}
+
 TEST(EngineNvme, ASkippedUpdateIsFound) {
   Config c = base();
   const Outcome reference = resident(c);
