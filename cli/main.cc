@@ -9,6 +9,7 @@
 #include "cli/bench_nvme.hpp"
 #include "cli/bench_step.hpp"
 #include "cli/options.hpp"
+#include "cli/output.hpp"
 #include "cli/verbs.hpp"
 #include "runtime/errors.hpp"
 
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
     }
     return code;
   } catch (const strata::Error& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    std::fprintf(stderr, "error: %s\n", strata::printable(e.what()).c_str());
     return e.exit_code();
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: the operating system refused memory; lower the budgets\n");
@@ -63,7 +64,7 @@ int main(int argc, char** argv) {
                  e.what());
     return 5;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    std::fprintf(stderr, "error: %s\n", strata::printable(e.what()).c_str());
     return 1;
   }
 }

@@ -5,14 +5,32 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "runtime/errors.hpp"
 
 namespace strata {
 
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;  // U+0080 to U+009F
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f || c1) {
+      fmt::format_to(std::back_inserter(out), "\\x{:02x}", c1 ? next : c);
+      i += c1;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
 void Output::text(std::string_view lines) {
   std::FILE* file = json_ ? err_ : out_;
-  fmt::print(file, "{}\n", lines);
+  fmt::print(file, "{}\n", printable(lines));
   std::fflush(file);
 }
 

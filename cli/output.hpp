@@ -7,6 +7,10 @@
 
 namespace strata {
 
+/// Text for people, in which names from files may be: control characters but for line ends and tabs
+/// become `\xNN`, so that none reaches a terminal as a command.
+std::string printable(std::string_view);
+
 /// Human text goes to stdout; with --json it goes to stderr, and stdout gets exactly one object.
 class Output {
  public:
@@ -17,10 +21,10 @@ class Output {
 
   bool json() const noexcept { return json_; }
 
-  /// One line or several, flushed; a newline is added.
+  /// One line or several, as `printable`, flushed; a newline is added.
   void text(std::string_view lines);
 
-  /// A part of a line, flushed.
+  /// A part of a line, as it is, flushed.
   void piece(std::string_view part);
 
   /// The one object of this run, serialised; does nothing without --json. A second one is a

@@ -74,6 +74,7 @@ class Run {
   CheckpointFolder folder_;
   uint64_t newest_;  // step of the newest checkpoint when the run was set up; 0: none
   TrainReport report_;
+  std::optional<MetricsWriter> metrics_;  // of the run that trains
   std::string checkpoint_;
 };
 
@@ -127,12 +128,12 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
       out_.text("The metrics of an earlier run are now in " + kept + "\n");
     }
   }
-  MetricsWriter metrics(metrics_path, first);
+  metrics_.emplace(metrics_path, first);
   ConsoleProgress progress(args_.steps);
   out_.text(progress.header());
   const uint64_t every = std::max<uint64_t>(1, args_.steps / 50);
   const uint64_t done = trainer.run([&](const StepMetrics& m) {
-    metrics.write(m);
+    metrics_->write(m);
     progress.record(m);
     if (m.step == first + 1 || m.step % every == 0 || m.validation_loss) {
       out_.text(progress.line(m));
@@ -182,6 +183,7 @@ TrainerConfig Run::trainer_config(uint64_t first, Session& session, const Worklo
 }
 
 void Run::save(uint64_t done, Session& session, const Workload& workload, const std::string& key) {
+  metrics_->sync();
   Manifest m;
   m.step = done;
   m.tokens = done * workload.config().shape.rows() * workload.config().shape.micro_batches;

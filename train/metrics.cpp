@@ -12,6 +12,7 @@
 
 #include "runtime/errors.hpp"
 #include "runtime/files/file_io.hpp"
+#include "runtime/files/io_error.hpp"
 
 namespace strata {
 namespace {
@@ -100,6 +101,11 @@ void MetricsWriter::write(const StepMetrics& m) {
     }
     done += static_cast<size_t>(n);
   }
+}
+
+void MetricsWriter::sync() {
+  // EINVAL: not a file, such as a pipe.
+  if (::fsync(descriptor_) < 0 && errno != EINVAL) throw io_error("sync", path_, errno);
 }
 
 }  // namespace strata

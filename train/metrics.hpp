@@ -42,6 +42,9 @@ class MetricsWriter {
   /// Appends one line; it is with the operating system on return. Throws IoError. Does not
   /// allocate.
   void write(const StepMetrics& metrics);
+  /// What was written is on the disk when it returns: before a checkpoint, so that a run that goes
+  /// on from it has the lines of its steps. Throws IoError.
+  void sync();
 
  private:
   std::string path_;

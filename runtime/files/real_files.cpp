@@ -129,9 +129,18 @@ class RealFiles final : public Files {
 
   void make_folder(const std::string& path) override {
     std::error_code error;
+    std::vector<fs::path> above;  // of those that are made: where their names are kept
+    for (fs::path p = fs::path(path).lexically_normal(); !p.empty() && !fs::exists(p, error);
+         p = p.parent_path()) {
+      above.push_back(p.has_parent_path() ? p.parent_path() : fs::path("."));
+    }
     fs::create_directories(path, error);
     if (error) throw io_error("make the folder", path, error.value());
     if (!fs::is_directory(path, error)) throw io_error("make the folder", path, ENOTDIR);
+    for (const fs::path& p : above) {
+      // A folder that may not be listed cannot be opened to be synced.
+      if (::access(p.c_str(), R_OK) == 0) sync_folder(p);
+    }
   }
 
   void rename(const std::string& from, const std::string& to) override {

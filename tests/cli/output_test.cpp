@@ -35,6 +35,13 @@ TEST(Output, TextGoesToStdoutWithoutJson) {
   EXPECT_EQ(err.text(), "");
 }
 
+TEST(Output, ControlCharactersDoNotReachTheTerminal) {
+  Sink out, err;
+  Output output(false, out.file(), err.file());
+  output.text("a\tb\n\x1b[2Jc\x7f \xc2\x9b \xc3\xa9\r");
+  EXPECT_EQ(out.text(), "a\tb\n\\x1b[2Jc\\x7f \\x9b \xc3\xa9\\x0d\n");
+}
+
 TEST(Output, JsonGetsStdoutForItself) {
   Sink out, err;
   Output output(true, out.file(), err.file());

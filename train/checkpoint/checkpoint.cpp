@@ -92,7 +92,10 @@ void write_file(Files& files, const std::string& folder, const std::string& name
     ++tensor;
   }
   sync_all(*file);
-  manifest.files.push_back({name, header.size() + tensors.back().end});
+  Hasher header_hash;
+  header_hash.bytes(header.data(), header.size());
+  manifest.files.push_back(
+      {name, header.size() + tensors.back().end, header.size(), header_hash.digest()});
 }
 
 void require_space(Files& files, const std::string& folder, uint64_t bytes) {
@@ -175,17 +178,38 @@ CheckpointFolder::Entry save_checkpoint(CheckpointFolder& folder, Manifest manif
   }
 }
 
+namespace {
+
+uint64_t header_hash(File& file, uint64_t bytes) {
+  std::vector<std::byte> block(std::min<uint64_t>(bytes, 1 << 20));
+  Hasher hash;
+  for (uint64_t at = 0; at < bytes; at += block.size()) {
+    const auto n = static_cast<size_t>(std::min<uint64_t>(block.size(), bytes - at));
+    read_all(file, std::span(block).first(n), at, "header");
+    hash.bytes(block.data(), n);
+  }
+  return hash.digest();
+}
+
+}  // namespace
+
 Manifest open_checkpoint(Files& files, const std::string& path) {
   const std::string where = path + "/" + kManifest;
   Manifest m = parse_manifest(read_text(files, where, kMostManifestBytes), where);
   for (const auto& f : m.files) {
     const auto file = files.open(path + "/" + f.name);
     const uint64_t size = bytes_of(*file);
-    if (size == f.bytes) continue;
+    if (size != f.bytes) {
+      throw ConfigError(
+          fmt::format("{} has {} bytes where its manifest says {}; it was cut short or "
+                      "changed: use another checkpoint",
+                      file->name(), size, f.bytes));
+    }
+    if (f.header_bytes <= size && header_hash(*file, f.header_bytes) == f.header_hash) continue;
     throw ConfigError(
-        fmt::format("{} has {} bytes where its manifest says {}; it was cut short or "
-                    "changed: use another checkpoint",
-                    file->name(), size, f.bytes));
+        fmt::format("{} has another header than was saved (names, types, shapes or places of its "
+                    "tensors); it was changed or is damaged: use another checkpoint",
+                    file->name()));
   }
   return m;
 }

@@ -106,7 +106,12 @@ std::string to_text(const Manifest& m) {
   j["flags"] = Json::array();
   for (const auto& [flag, value] : m.flags) j["flags"].push_back({flag, value});
   j["files"] = Json::array();
-  for (const auto& f : m.files) j["files"].push_back({{"name", f.name}, {"bytes", f.bytes}});
+  for (const auto& f : m.files) {
+    j["files"].push_back({{"name", f.name},
+                          {"bytes", f.bytes},
+                          {"header_bytes", f.header_bytes},
+                          {"header_hash", hash_text(f.header_hash)}});
+  }
   j["tensors"] = Json::array();
   for (const CheckpointTensor& t : m.tensors) {
     j["tensors"].push_back({{"tensor", t.tensor},
@@ -143,7 +148,8 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   for (const Json& f : top.list("files")) {
     const Fields fields(f, where);
-    m.files.push_back({file_name(fields, "name"), fields.count("bytes")});
+    m.files.push_back({file_name(fields, "name"), fields.count("bytes"),
+                       fields.count("header_bytes"), fields.hash("header_hash")});
   }
   for (const Json& t : top.list("tensors")) {
     const Fields f(t, where);

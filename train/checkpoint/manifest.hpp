@@ -21,7 +21,7 @@ struct CheckpointTensor {
 };
 
 struct Manifest {
-  static constexpr uint32_t kFormat = 1;
+  static constexpr uint32_t kFormat = 2;
 
   /// Training steps done; the data position follows from it, since samples have global indices.
   uint64_t step = 0;
@@ -33,6 +33,8 @@ struct Manifest {
   struct FileEntry {
     std::string name;
     uint64_t bytes = 0;
+    /// Of what comes before the tensors' bytes: their names, types, shapes and places.
+    uint64_t header_bytes = 0, header_hash = 0;  // XXH3
   };
   std::vector<FileEntry> files;
   std::vector<CheckpointTensor> tensors;

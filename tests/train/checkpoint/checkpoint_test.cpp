@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <functional>
 
 #include "runtime/errors.hpp"
@@ -209,7 +211,7 @@ TEST_P(CheckpointFaults, ABitThatFlipsIsFound) {
   EXPECT_NE(written.find("(weight of h.0.ln_1.weight)"), std::string::npos) << written;
   files_.faults.clear();
   EXPECT_EQ(load_from(good.path), "no error");
-  flip(FileCall::read, "optimizer", 3);
+  flip(FileCall::read, "optimizer", 4);  // after its header, read twice
   EXPECT_NE(load_from(good.path).find("optimizer.safetensors does not hold what was saved"),
             std::string::npos);
   flip(FileCall::read, "manifest", 1);
@@ -220,7 +222,7 @@ TEST_P(CheckpointFaults, WhatCannotBeReadIsNamed) {
   const Place place(small(), true);
   const auto session = place.session(true);
   const auto entry = save(place, *session, 1);
-  files_.faults = {{FileCall::read, FileFault::Kind::error, EIO, "optimizer", 5, true, {}}};
+  files_.faults = {{FileCall::read, FileFault::Kind::error, EIO, "optimizer", 4, true, {}}};
   const std::string message = message_of([&] { load(place, *place.session(false), entry.path); });
   EXPECT_NE(message.find("optimizer.safetensors (m of "), std::string::npos) << message;
   EXPECT_NE(message.find("at offset"), std::string::npos) << message;
@@ -233,6 +235,27 @@ TEST_P(CheckpointFaults, WhatCannotBeReadIsNamed) {
             std::string::npos);
   files_.remove(entry.path + "/model.safetensors");
   EXPECT_NE(message_of([&] { open_checkpoint(files_, entry.path); }).find("cannot open"),
+            std::string::npos);
+}
+
+TEST_P(CheckpointFaults, ARenamedTensorIsFound) {
+  const Place place(small(), true);
+  const auto session = place.session(true);
+  const std::string model = save(place, *session, 1).path + "/model.safetensors";
+  const auto opened = [&] {
+    return message_of([&] { open_checkpoint(files_, std::filesystem::path(model).parent_path()); });
+  };
+  EXPECT_EQ(opened(), "no error");
+  std::fstream file(model, std::ios::in | std::ios::out | std::ios::binary);
+  std::string start(4096, ' ');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  file.clear();
+  const size_t name = start.find("ln_1.weight");
+  ASSERT_NE(name, std::string::npos);
+  file.seekp(static_cast<std::streamoff>(name));
+  file << "ln_9";
+  file.close();
+  EXPECT_NE(opened().find("model.safetensors has another header than was saved"),
             std::string::npos);
 }
 

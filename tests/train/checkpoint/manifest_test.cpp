@@ -17,7 +17,7 @@ Manifest sample() {
   m.model = "gpt2:L1,D32,H2,V96,T16";
   m.numerics_key = "model=x dtype=fp32 kernels=oneDNN 2.6,AVX3";
   m.flags = {{"--model", "gpt2"}, {"--data", "/a b"}, {"--data", "/c"}, {"--no-checkpoint", ""}};
-  m.files = {{"model.safetensors", 1234}};
+  m.files = {{"model.safetensors", 1234, 99, 0xfedcba9876543210}};
   m.tensors = {{"wte.weight", "m", "model.safetensors", "m.wte.weight", 0, 3072, UINT64_MAX - 4}};
   return m;
 }
@@ -49,6 +49,8 @@ TEST(Manifest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(back.flags, m.flags);
   ASSERT_EQ(back.files.size(), 1u);
   EXPECT_EQ(back.files[0].bytes, 1234u);
+  EXPECT_EQ(back.files[0].header_bytes, 99u);
+  EXPECT_EQ(back.files[0].header_hash, 0xfedcba9876543210u);
   const CheckpointTensor* const t = back.find("wte.weight", "m");
   ASSERT_NE(t, nullptr);
   EXPECT_EQ(t->key, "m.wte.weight");
@@ -65,7 +67,7 @@ TEST(Manifest, EachFaultHasItsMessage) {
   has(refused(""), "something else than an object");
   has(refused("{"), "something else than an object");
   has(refused("{}"), "has no 'format'");
-  has(refused(replaced("\"format\": 1", "\"format\": 2")), "has format 2, and this version reads");
+  has(refused(replaced("\"format\": 2", "\"format\": 3")), "has format 3, and this version reads");
   has(refused(replaced("\"step\": 120", "\"step\": 121")), "its hash does not match");
   has(refused(replaced("\"step\": 120", "\"step\": -1")), "no whole number as 'step'");
   has(refused(replaced("\"tokens\"", "\"token\"")), "has no 'tokens'");
