@@ -26,7 +26,7 @@ std::string refused(const std::string& text) {
   try {
     parse_manifest(text, "here");
   } catch (const ConfigError& e) {
-    const std::string message = e.what();
+    std::string message = e.what();
     EXPECT_EQ(message.find("here is not a usable manifest: "), 0u) << message;
     return message;
   }
