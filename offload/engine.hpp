@@ -141,8 +141,9 @@ class Engine final : public OpSink, private OpScope {
   bool updates_on_device() const noexcept {
     return plan_.nvme_units != 0 && plan_.staging == Place::device;
   }
-  /// Evicts the policy's choice among copies whose next use is at least so many ops away, if any.
-  void evict_one(OpIndex least_distance);
+  /// Evicts the policy's choice among copies whose next use is at least so many ops away. False:
+  /// there is none.
+  bool evict_one(OpIndex least_distance);
   bool make_room_for_update(ChunkId, OpIndex needed_by);
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);

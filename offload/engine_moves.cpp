@@ -113,9 +113,7 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
 std::optional<UnitId> Engine::acquire_unit(Category category, bool may_evict) {
   auto u = pool(Place::device).try_acquire(category);
   while (!u && may_evict) {
-    const uint32_t before = pool(Place::device).free_units();
-    evict_one(0);
-    if (pool(Place::device).free_units() == before) return std::nullopt;
+    if (!evict_one(0)) return std::nullopt;
     u = pool(Place::device).try_acquire(category);
   }
   return u;
@@ -127,7 +125,7 @@ bool Engine::evictable(ObjId id) const {
   return !(id.plane == Plane::weight && plan_.chunks[id.chunk].keep_weight);
 }
 
-void Engine::evict_one(OpIndex least_distance) {
+bool Engine::evict_one(OpIndex least_distance) {
   victims_.clear();
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (const Plane plane : {Plane::weight, Plane::grad}) {
@@ -139,12 +137,13 @@ void Engine::evict_one(OpIndex least_distance) {
       victims_.push_back({id, last_use(id), distance});
     }
   }
-  if (victims_.empty()) return;
+  if (victims_.empty()) return false;
   const ObjId id = victims_[policy_.choose_victim(victims_)].object;
   const Object& o = table_.at(id);
   if (o.current(Place::device) && !o.home_current()) write_back(id, Place::device);
   drop_copy(id, Place::device);
   ++stats_.evictions;
+  return true;
 }
 
 /// Frees the device units that a chunk's update brings planes from NVMe into, and as many again, by
@@ -161,9 +160,7 @@ bool Engine::make_room_for_update(ChunkId c, OpIndex needed_by) {
   }
   const UnitPool& device = pool(Place::device);
   while (device.free_units() < 2 * units) {
-    const uint32_t before = device.free_units();
-    evict_one(needed_by < cursor_ ? 0 : needed_by + 1 - cursor_);
-    if (device.free_units() == before) return false;
+    if (!evict_one(needed_by < cursor_ ? 0 : needed_by + 1 - cursor_)) return false;
   }
   return true;
 }

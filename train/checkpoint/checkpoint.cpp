@@ -92,10 +92,8 @@ void write_file(Files& files, const std::string& folder, const std::string& name
     ++tensor;
   }
   sync_all(*file);
-  Hasher header_hash;
-  header_hash.bytes(header.data(), header.size());
-  manifest.files.push_back(
-      {name, header.size() + tensors.back().end, header.size(), header_hash.digest()});
+  manifest.files.push_back({name, header.size() + tensors.back().end, header.size(),
+                            hash_bytes(header.data(), header.size())});
 }
 
 void require_space(Files& files, const std::string& folder, uint64_t bytes) {
