@@ -25,7 +25,7 @@ BenchWorkerConfig worker_config(const BenchStepArgs& a, BenchArm arm) {
   w.session.model = a.model.model;
   w.session.shape = {a.model.batch, a.model.seq, a.model.accum};
   w.session.dtype = a.model.dtype;
-  w.session.recompute = a.model.recompute_block;
+  w.session.recompute = a.model.recompute;
   w.session.optimizer = a.optimizer.config;
   w.session.clip = a.optimizer.clip;
   w.session.seed = a.seed;

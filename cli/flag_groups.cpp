@@ -1,5 +1,7 @@
 #include "cli/flag_groups.hpp"
 
+#include "train/session.hpp"
+
 namespace strata {
 namespace {
 
@@ -18,12 +20,23 @@ void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
   flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
   flags.choice("--dtype", args.dtype, std::array<std::string_view, 2>{"fp32", "bf16"},
                "Type of weights, activations and gradients");
-  if (with_recompute) add_recompute(flags, args.recompute_block);
+  if (with_recompute) add_recompute(flags, args.recompute);
 }
 
-void add_recompute(Flags& flags, bool& block) {
-  flags.choice("--recompute", block, std::array<std::string_view, 2>{"none", "block"},
-               "What is computed again in backward instead of kept");
+void add_recompute(Flags& flags, uint32_t& blocks) {
+  flags.value(
+      "--recompute", "none|block|N", "none",
+      "What backward computes again instead of keeping: nothing, every block, or the first "
+      "N blocks",
+      [&blocks](const std::string& text) {
+        if (text == "none" || text == "block") {
+          blocks = text == "none" ? 0 : kAllBlocks;
+        } else if (text.find_first_not_of("0123456789") != std::string::npos) {
+          throw ConfigError("--recompute: '" + text + "' is not none, block or a number of blocks");
+        } else {
+          blocks = static_cast<uint32_t>(parse_count("--recompute", text, 0, 1u << 24));
+        }
+      });
 }
 
 Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule) {

@@ -158,7 +158,7 @@ void Parser::add_run_verbs() {
   resume.list("--data", "FILE|GLOB|DIR", resumed_.data, "Where the same data is now [as before]");
   resume.count("--steps", resumed_.steps, "Training steps in all", 1,
                std::numeric_limits<uint64_t>::max(), "as before");
-  add_recompute(resume, resumed_.model.recompute_block);
+  add_recompute(resume, resumed_.model.recompute);
   add_budget(resume, resumed_.budget);
   add_saving(resume, resumed_.save);
   resume.json(resume_args_.json);

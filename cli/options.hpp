@@ -20,7 +20,7 @@ struct ModelArgs {
   uint32_t batch = 8;  ///< sequences of a micro-batch
   uint32_t accum = 1;  ///< micro-batches of a step
   DType dtype = DType::f32;
-  bool recompute_block = false;
+  uint32_t recompute = 0;  // as SessionConfig has it
 };
 
 /// Where it may be.

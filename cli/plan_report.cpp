@@ -45,12 +45,13 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
     edit(changed);
     try_change(fixes, changed, budgets, flag, effect);
   };
-  const bool streams = c.policy == "lru";
+  const bool streams = c.policy == "lru" || c.policy == "belady";
+  const bool recomputes = c.recompute == kAllBlocks;
   const auto stream = [](SessionConfig& s) { s.policy = "lru"; };
-  const auto recompute = [](SessionConfig& s) { s.recompute = true; };
+  const auto recompute = [](SessionConfig& s) { s.recompute = kAllBlocks; };
   if (!streams) change("--policy lru", "streams whatever does not fit", stream);
-  if (!c.recompute) change("--recompute block", "about a fifth more compute", recompute);
-  if (!streams && !c.recompute) {
+  if (!recomputes) change("--recompute block", "about a fifth more compute", recompute);
+  if (!streams && !recomputes) {
     change("--recompute block --policy lru", "about a fifth more compute, streams the rest",
            [&](SessionConfig& s) {
              stream(s);
@@ -73,8 +74,8 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
     }
   };
   split("", "", [](SessionConfig&) {});
-  if (fixes.empty() && !(streams && c.recompute)) {
-    split(std::string(c.recompute ? "" : " --recompute block") + (streams ? "" : " --policy lru"),
+  if (fixes.empty() && !(streams && recomputes)) {
+    split(std::string(recomputes ? "" : " --recompute block") + (streams ? "" : " --policy lru"),
           ", all savings together", [&](SessionConfig& s) {
             stream(s);
             recompute(s);

@@ -25,7 +25,7 @@ SessionConfig session_config(const RunArgs& args) {
   c.shape = {args.model.batch, args.model.seq != 0 ? args.model.seq : shape.positions,
              args.model.accum};
   c.dtype = args.model.dtype;
-  c.recompute = args.model.recompute_block;
+  c.recompute = args.model.recompute;
   c.optimizer = args.optimizer.config;
   c.clip = args.optimizer.clip;
   c.seed = args.seed;

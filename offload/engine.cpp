@@ -246,11 +246,13 @@ void Engine::sum_squares(ChunkId c) {
 void Engine::gradient_complete(ChunkId c, const Fence& op) {
   const ObjId grad{c, Plane::grad};
   if (table_.at(grad).home != Place::device) {
-    write_back(grad, Place::device);
-    // What is made last is updated first in the next step: it need not come back from NVMe.
-    const bool updated_soon = updates_on_device() && options_.clip > 0 &&
-                              cursor_ + policy_.look_ahead() >= program_->ops().size();
-    if (!updated_soon) drop_copy(grad, Place::device);
+    // What is made last is updated first in the next step: it need not move to NVMe, or back.
+    if (!survives_until_update(c)) {
+      write_back(grad, Place::device);
+      const bool updated_soon = updates_on_device() && options_.clip > 0 &&
+                                cursor_ + policy_.look_ahead() >= program_->ops().size();
+      if (!updated_soon) drop_copy(grad, Place::device, Freed::by_transfer);
+    }
     if (options_.clip <= 0) {
       Stream& d2h = backend_.stream(Resource::d2h);
       chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
@@ -385,8 +387,7 @@ void Engine::apply(const Action& a) {
       break;
     case Act::evict:
       if (!o.exists || !device.present() || !evictable(a.object)) break;
-      if (o.current(Place::device) && !o.home_current()) write_back(a.object, Place::device);
-      drop_copy(a.object, Place::device);
+      evict(a.object);
       done = true;
       break;
     case Act::write_back:
@@ -414,6 +415,13 @@ void Engine::look_ahead() {
   const uint32_t kept_free = updates_on_device() ? 2 : 1;
   const OpIndex end = std::min<OpIndex>(cursor_ + policy_.look_ahead(),
                                         static_cast<OpIndex>(program_->ops().size()));
+  const auto has_room = [&](ObjId id, OpIndex needed_by) {
+    if (windows_.first_unit(id) >= 0) return true;
+    while (pool(Place::device).free_units() <= kept_free) {
+      if (!policy_.evicts_for_prefetch() || !evict_one(needed_by + 1 - cursor_)) return false;
+    }
+    return true;
+  };
   for (OpIndex i = cursor_; i < end; ++i) {
     for (const ObjUse& u : program_->ops()[i].uses) {
       if (u.object.plane != Plane::weight) continue;
@@ -423,11 +431,9 @@ void Engine::look_ahead() {
       }
       const Object& o = table_.at(u.object);
       if (o.current(Place::device)) continue;
-      if (!o.at(Place::device).present()) {
-        const bool window = windows_.first_unit(u.object) >= 0;
-        if ((!window && pool(Place::device).free_units() <= kept_free) ||
-            !try_attach(u.object, false))
-          return;
+      if (!o.at(Place::device).present() &&
+          (!has_room(u.object, i) || !try_attach(u.object, false))) {
+        return;
       }
       fetch(u.object);
       ++stats_.prefetches;

@@ -136,7 +136,7 @@ class Engine final : public OpSink, private OpScope {
   // engine_moves.cpp: units, copies, updates
   void make_present(const ObjUse&);
   bool try_attach(ObjId, bool may_evict);
-  std::optional<UnitId> acquire_unit(Category, bool may_evict);
+  std::optional<UnitId> acquire_unit(Category, Take, bool may_evict);
   /// Planes on NVMe come to the device for their update.
   bool updates_on_device() const noexcept {
     return plan_.nvme_units != 0 && plan_.staging == Place::device;
@@ -148,11 +148,14 @@ class Engine final : public OpSink, private OpScope {
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);
   void write_back(ObjId, Place from);
-  void drop_copy(ObjId, Place);
+  void drop_copy(ObjId, Place, Freed = Freed::by_compute);
+  void evict(ObjId);
   Place stage(ObjId);
   void unstage(ObjId, Place, bool changed);
   void update(ChunkId);
   bool evictable(ObjId) const;
+  OpIndex next_use(ObjId) const;
+  bool survives_until_update(ChunkId) const;
   bool attach_below(ObjId, Place);
   UnitPool& pool(Place p) { return *pools_[static_cast<size_t>(p)]; }
   const UnitPool& pool(Place p) const { return *pools_[static_cast<size_t>(p)]; }

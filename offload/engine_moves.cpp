@@ -92,6 +92,8 @@ void Engine::make_present(const ObjUse& use) {
 bool Engine::try_attach(ObjId id, bool may_evict) {
   const uint32_t n = shape_.units(id);
   const int64_t window = windows_.first_unit(id);
+  // What an op makes should not wait until the unit's last content is written.
+  const Take take = table_.at(id).version == 0 ? Take::rather_by_compute : Take::oldest;
   UnitList units;
   for (; units.count < n; ++units.count) {
     if (window >= 0) {
@@ -99,7 +101,7 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
       pool(Place::device).acquire_at(units.ids[units.count], category_of(id.plane));
       continue;
     }
-    const auto u = acquire_unit(category_of(id.plane), may_evict);
+    const auto u = acquire_unit(category_of(id.plane), take, may_evict);
     if (!u) {
       for (uint32_t i = 0; i < units.count; ++i) pool(Place::device).release(units.ids[i]);
       return false;
@@ -110,19 +112,48 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
   return true;
 }
 
-std::optional<UnitId> Engine::acquire_unit(Category category, bool may_evict) {
-  auto u = pool(Place::device).try_acquire(category);
+std::optional<UnitId> Engine::acquire_unit(Category category, Take take, bool may_evict) {
+  auto u = pool(Place::device).try_acquire(category, take);
   while (!u && may_evict) {
     if (!evict_one(0)) return std::nullopt;
-    u = pool(Place::device).try_acquire(category);
+    u = pool(Place::device).try_acquire(category, take);
   }
   return u;
+}
+
+/// Whether a gradient just made on the device can stay there until its chunk's update, beside what
+/// ops need and the other gradients that wait: with a step-wide value all that are still to come,
+/// without one those whose weights are still used.
+bool Engine::survives_until_update(ChunkId chunk) const {
+  if (!updates_on_device() || table_.at({chunk, Plane::grad}).home != Place::nvme) return false;
+  const bool stepwide = options_.clip > 0;
+  if (!stepwide && program_->next_use({chunk, Plane::weight}, cursor_) == program_->ops().size()) {
+    return true;
+  }
+  uint32_t units = plan_.need.device_units();
+  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
+    const ObjId grad{c, Plane::grad};
+    const Object& o = table_.at(grad);
+    const bool waits = stepwide ? !pending_[c].ready : pending_[c].ready && !o.home_current();
+    if (c == chunk || waits) units += shape_.units(grad);
+  }
+  return units <= plan_.device_units;
 }
 
 bool Engine::evictable(ObjId id) const {
   const Object& o = table_.at(id);
   if (o.pins != 0 || o.home == Place::device) return false;
   return !(id.plane == Plane::weight && plan_.chunks[id.chunk].keep_weight);
+}
+
+/// Ops until an object is used next, past the end of the program into the next training step. A
+/// gradient that waits for its update is used by it, before the chunk's weights.
+OpIndex Engine::next_use(ObjId id) const {
+  const Pending& p = pending_[id.chunk];
+  if (id.plane == Plane::grad && (p.ready || p.pending)) id.plane = Plane::weight;
+  const auto end = static_cast<OpIndex>(program_->ops().size());
+  const OpIndex at = program_->next_use(id, cursor_);
+  return (at < end ? at : end + programs_.front()->next_use(id, 0)) - cursor_;
 }
 
 bool Engine::evict_one(OpIndex least_distance) {
@@ -132,16 +163,13 @@ bool Engine::evict_one(OpIndex least_distance) {
       const ObjId id{c, plane};
       if (!table_.at(id).at(Place::device).present() || !evictable(id)) continue;
       if (windows_.first_unit(id) >= 0) continue;  // would free no unit for others
-      const OpIndex distance = program_->next_use(id, cursor_) - cursor_;
+      const OpIndex distance = next_use(id);
       if (distance < least_distance) continue;
       victims_.push_back({id, last_use(id), distance});
     }
   }
   if (victims_.empty()) return false;
-  const ObjId id = victims_[policy_.choose_victim(victims_)].object;
-  const Object& o = table_.at(id);
-  if (o.current(Place::device) && !o.home_current()) write_back(id, Place::device);
-  drop_copy(id, Place::device);
+  evict(victims_[policy_.choose_victim(victims_)].object);
   ++stats_.evictions;
   return true;
 }
@@ -242,10 +270,18 @@ void Engine::write_back(ObjId id, Place from) {
   note(Issued::write_back, id, table_.at(id).at(home).units.ids[0]);
 }
 
-void Engine::drop_copy(ObjId id, Place place) {
+void Engine::drop_copy(ObjId id, Place place, Freed how) {
   const UnitList units = table_.drop(id, place);
   note(Issued::drop, id, units.ids[0]);
-  for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
+  for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);
+}
+
+/// Drops the device's copy; what it alone has goes home before.
+void Engine::evict(ObjId id) {
+  const Object& o = table_.at(id);
+  const bool dirty = o.current(Place::device) && !o.home_current();
+  if (dirty) write_back(id, Place::device);
+  drop_copy(id, Place::device, dirty ? Freed::by_transfer : Freed::by_compute);
 }
 
 /// Makes an object's newest content addressable, pinned until `unstage`, and says where: at home,
@@ -277,7 +313,7 @@ void Engine::unstage(ObjId id, Place place, bool changed) {
   if (place == table_.at(id).home) return;
   if (changed) write_back(id, place);
   if (place == Place::device && id.plane == Plane::weight) return;
-  drop_copy(id, place);
+  drop_copy(id, place, changed ? Freed::by_transfer : Freed::by_compute);
 }
 
 void Engine::update(ChunkId c) {

@@ -2,8 +2,15 @@
 
 #include <cstdio>
 
+#ifdef STRATA_XXHASH_DISPATCH
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+// After it: the same names, for the processor's widest vectors.
+#include <xxh_x86dispatch.h>
+#else
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#endif
 
 namespace strata {
 

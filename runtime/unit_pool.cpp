@@ -14,14 +14,14 @@ UnitPool::UnitPool(Tier tier, std::byte* base, size_t unit_bytes, uint32_t units
       fixed_(fixed),
       ledger_(ledger),
       state_(units, kFree),
-      hazards_(units) {
+      hazards_(units),
+      released_at_(units) {
   if (fixed > units) {
     throw StateError(std::string("a pool of ") + std::to_string(units) + " units of the " +
                      name_of(tier) + " tier cannot keep " + std::to_string(fixed) + " fixed ones");
   }
-  free_.resize(units - fixed);
-  free_count_ = units - fixed;
-  for (uint32_t i = 0; i < free_count_; ++i) free_[i] = fixed + i;
+  for (Ring& r : free_) r.units.resize(units - fixed);
+  for (UnitId u = fixed; u < units; ++u) free_[0].push(u);
 }
 
 UnitPool::~UnitPool() {
@@ -30,12 +30,26 @@ UnitPool::~UnitPool() {
   }
 }
 
-std::optional<UnitId> UnitPool::try_acquire(Category c) {
-  if (free_count_ == 0) return std::nullopt;
+void UnitPool::Ring::push(UnitId u) {
+  units[(head + count) % units.size()] = u;
+  ++count;
+}
+
+UnitId UnitPool::Ring::pop() {
+  const UnitId u = units[head];
+  head = (head + 1) % static_cast<uint32_t>(units.size());
+  --count;
+  return u;
+}
+
+std::optional<UnitId> UnitPool::try_acquire(Category c, Take take) {
+  if (free_units() == 0) return std::nullopt;
   ledger_.charge(tier_, c, unit_bytes_);
-  const UnitId u = free_[free_head_];
-  free_head_ = (free_head_ + 1) % static_cast<uint32_t>(free_.size());
-  --free_count_;
+  auto& [compute, transfer] = free_;
+  const bool by_compute =
+      compute.count != 0 && (transfer.count == 0 || take == Take::rather_by_compute ||
+                             released_at_[compute.first()] < released_at_[transfer.first()]);
+  const UnitId u = (by_compute ? compute : transfer).pop();
   state_[u] = static_cast<uint8_t>(c);
   return u;
 }
@@ -49,16 +63,15 @@ void UnitPool::acquire_at(UnitId u, Category c) {
   state_[u] = static_cast<uint8_t>(c);
 }
 
-void UnitPool::release(UnitId u) {
+void UnitPool::release(UnitId u, Freed how) {
   if (u >= state_.size() || state_[u] == kFree) {
     throw StateError("unit " + std::to_string(u) + " of the " + name_of(tier_) +
                      " tier was released but is not granted");
   }
   ledger_.release(tier_, static_cast<Category>(state_[u]), unit_bytes_);
   state_[u] = kFree;
-  if (u < fixed_) return;
-  free_[(free_head_ + free_count_) % free_.size()] = u;
-  ++free_count_;
+  released_at_[u] = releases_++;
+  if (u >= fixed_) free_[static_cast<size_t>(how)].push(u);
 }
 
 }  // namespace strata

@@ -43,8 +43,10 @@ Workload::Workload(const SessionConfig& config) : config_(config) {
   layout_ = ChunkLayout::build(model().params(), {chunk_elems_of(config, model()), 1});
   if (config.trains) {
     Schedule schedule{config.shape.micro_batches, {}};
+    uint32_t left = config.recompute;
     for (uint32_t b = 0; b < model().blocks(); ++b) {
-      schedule.recompute.push_back(config.recompute && model().recomputable(b));
+      schedule.recompute.push_back(left != 0 && model().recomputable(b));
+      if (schedule.recompute.back()) --left;
     }
     lower(Mode::train, config.shape.seq, model(), schedule);
   }

@@ -14,11 +14,15 @@
 
 namespace strata {
 
+/// Of `SessionConfig::recompute`.
+constexpr uint32_t kAllBlocks = UINT32_MAX;
+
 struct SessionConfig {
   std::string model = "gpt2";
   BatchShape shape;
   DType dtype = DType::f32;
-  bool recompute = false;
+  /// The first so many of the blocks that can be are rebuilt in backward instead of kept.
+  uint32_t recompute = 0;
   OptimizerConfig optimizer;
   double clip = 1.0;
   uint64_t seed = 1;

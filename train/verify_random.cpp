@@ -77,7 +77,8 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   s.shape = {static_cast<uint32_t>(1 + draw.below(3)), kSeqs[model],
              static_cast<uint32_t>(1 + draw.below(4))};
   s.dtype = draw.below(2) == 0 ? DType::f32 : DType::bf16;
-  s.recompute = draw.below(2) == 1;
+  constexpr uint32_t kRecompute[] = {0, kAllBlocks, 1};
+  s.recompute = draw.pick(kRecompute);
   s.optimizer.kind = draw.below(3) == 0 ? OptimizerKind::sgd : OptimizerKind::adamw;
   s.optimizer.momentum = draw.below(2) == 0 ? 0.0 : 0.9;
   constexpr double kClips[] = {0.0, 0.05, 1.0, 1e6};
@@ -88,7 +89,12 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   c.evaluate = draw.below(2) == 1;
   c.delay_seed = draw.below(3) == 0 ? 0 : 1 + draw.below(1 << 30);
   c.schedule = {s.optimizer.kind == OptimizerKind::sgd ? 1e-2 : 1e-3, 1e-4, 2, 4};
-  constexpr const char* kPolicies[] = {"lru", "lru", "static:w=0,o=0", "static:w=0.5,o=0.25",
+  constexpr const char* kPolicies[] = {"lru",
+                                       "lru",
+                                       "belady",
+                                       "belady",
+                                       "static:w=0,o=0",
+                                       "static:w=0.5,o=0.25",
                                        "static:w=0.25,o=0.5"};
   s.policy = draw.pick(kPolicies);
   if (draw.below(2) == 1) {
@@ -103,7 +109,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   PlanResult plan = workload.plan(wide);
   const size_t resident = workload.state_bytes() + plan.plan.need.non_model_bytes;
   c.budgets.bytes[1] = plan.minimum[1];
-  if (s.policy == "lru" && draw.below(3) == 0) {
+  if ((s.policy == "lru" || s.policy == "belady") && draw.below(3) == 0) {
     // A host too small for everything: some chunks must live on the device.
     c.budgets.bytes[1] =
         static_cast<size_t>(static_cast<double>(plan.minimum[1]) * (0.4 + 0.6 * draw.unit()));
@@ -129,7 +135,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
     c.resumed = s;
     c.resumed.policy = draw.pick(kPolicies);
     c.resumed.threads = static_cast<uint32_t>(1 + draw.below(3));
-    c.resumed.recompute = draw.below(2) == 1;
+    c.resumed.recompute = draw.pick(kRecompute);
     c.resumed.chunk_bytes = draw.below(2) == 1 ? 0 : 48 << 10;
   }
   c.budgets.bytes[0] = index % 2 == 0 ? plan.minimum[0] : log_uniform(plan.minimum[0], resident, u);
@@ -142,12 +148,12 @@ std::string describe(const VerifyCase& c) {
   std::snprintf(
       text, sizeof text,
       "%s %s batch %u accum %u clip %g %s%s policy %s chunk %llu threads %u device %zu "
-      "host %zu nvme %zu recompute %s delay seed %llu%s",
+      "host %zu nvme %zu recompute %u delay seed %llu%s",
       s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches, s.clip,
       s.optimizer.kind == OptimizerKind::adamw ? "adamw" : "sgd",
       s.optimizer.kind == OptimizerKind::sgd && s.optimizer.momentum > 0 ? " momentum" : "",
       s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
-      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], s.recompute ? "block" : "none",
+      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], s.recompute,
       static_cast<unsigned long long>(c.delay_seed), c.evaluate ? " evaluating" : "");
   std::string out = text;
   if (c.checkpoint_after != 0) {
@@ -167,7 +173,9 @@ void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome
   count(s.optimizer.kind == OptimizerKind::adamw ? "optimizer adamw" : "optimizer sgd");
   count("threads " + std::to_string(s.threads));
   count("policy " + s.policy.substr(0, s.policy.find(':')));
-  count(s.recompute ? "recompute block" : "recompute none");
+  count(s.recompute == 0            ? "recompute none"
+        : s.recompute == kAllBlocks ? "recompute block"
+                                    : "recompute some");
   count(c.delay_seed != 0 ? "delays random" : "delays none");
   if (c.evaluate) count("evaluation between steps");
   if (c.checkpoint_after != 0) count("checkpoint between steps");

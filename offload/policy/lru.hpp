@@ -5,7 +5,7 @@ namespace strata {
 
 /// Reactive. Homes are on the host as far as it reaches, the first chunks' on the device beyond.
 /// Prefetches go into free units only and never evict.
-class LruPolicy final : public Policy {
+class LruPolicy : public Policy {
  public:
   std::string name() const override { return "lru"; }
   std::vector<ChunkPlacement> place(const PlacementInput&) const override;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 
+#include "offload/policy/belady.hpp"
 #include "offload/policy/lru.hpp"
 #include "offload/policy/resident.hpp"
 #include "offload/policy/static.hpp"
@@ -48,11 +49,12 @@ void settle_below_device(const PlacementInput& in, std::vector<ChunkPlacement>& 
 }
 
 std::span<const PolicyInfo> policies() {
-  static constexpr std::array<PolicyInfo, 3> kPolicies = {{
+  static constexpr std::array<PolicyInfo, 4> kPolicies = {{
       {"resident", "", "everything on the device; refuses when it does not fit"},
       {"static", "w=FRACTION,o=FRACTION",
        "a prefix of the chunks keeps weights (w) and records (o) on the device; the rest streams"},
       {"lru", "", "streams on demand, evicts the least recently used, prefetches into free units"},
+      {"belady", "", "streams, evicts what is used furthest away, over the end of the step"},
   }};
   return kPolicies;
 }
@@ -111,6 +113,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
     policy = std::make_unique<StaticPolicy>(w, take("o", 0.25));
   } else if (name == "lru") {
     policy = std::make_unique<LruPolicy>();
+  } else if (name == "belady") {
+    policy = std::make_unique<BeladyPolicy>();
   } else {
     refuse(spec, "there is no such policy");
   }

@@ -14,7 +14,7 @@ namespace strata {
 struct Victim {
   ObjId object;
   uint64_t last_use;  // ops issued before its last use, over the whole run
-  uint64_t next_use;  // ops until its next use in this program; the program's length when none
+  uint64_t next_use;  // ops until its next use, in this program or the training step after it
 };
 
 struct PlacementInput {
@@ -39,6 +39,8 @@ class Policy {
   virtual size_t choose_victim(std::span<const Victim> victims) const;
   /// Ops to look ahead for prefetches into free units and for pending updates; 0: none.
   virtual uint32_t look_ahead() const noexcept { return 0; }
+  /// Whether such a prefetch may evict what is used later than it.
+  virtual bool evicts_for_prefetch() const noexcept { return false; }
 };
 
 /// Of chunks that are not on the device, moves the planes that do not fit the host to NVMe, if

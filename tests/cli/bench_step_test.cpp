@@ -17,7 +17,7 @@ BenchWorkerConfig some_config() {
   c.session.model = "gpt2:L2,D4,H1,V7,T9";
   c.session.shape = {3, 5, 2};
   c.session.dtype = DType::bf16;
-  c.session.recompute = true;
+  c.session.recompute = 3;
   c.session.optimizer = {OptimizerKind::sgd, 0.5, 0.25, 1e-7, 0.3, 0.9};
   c.session.clip = 0.1;
   c.session.seed = 0xffffffffffffffffu;
@@ -36,7 +36,7 @@ TEST(BenchWorkerConfig, SurvivesTheWayToAWorker) {
   EXPECT_EQ(b.session.shape.seq, 5u);
   EXPECT_EQ(b.session.shape.micro_batches, 2u);
   EXPECT_EQ(b.session.dtype, DType::bf16);
-  EXPECT_TRUE(b.session.recompute);
+  EXPECT_EQ(b.session.recompute, 3u);
   const OptimizerConfig& o = b.session.optimizer;
   EXPECT_EQ(o.kind, OptimizerKind::sgd);
   EXPECT_EQ(std::tuple(o.beta1, o.beta2, o.eps, o.weight_decay, o.momentum),

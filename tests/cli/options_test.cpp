@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/errors.hpp"
+#include "train/session.hpp"
 
 namespace strata {
 namespace {
@@ -58,7 +59,7 @@ TEST(Options, TrainHasSensibleDefaults) {
   EXPECT_EQ(a.model.batch, 8u);
   EXPECT_EQ(a.model.accum, 1u);
   EXPECT_EQ(a.model.dtype, DType::f32);
-  EXPECT_FALSE(a.model.recompute_block);
+  EXPECT_EQ(a.model.recompute, 0u);
   EXPECT_EQ(a.steps, 1000u);
   EXPECT_EQ(a.seed, 1u);
   EXPECT_EQ(a.out, "out");
@@ -102,7 +103,8 @@ TEST(Options, TrainTakesEveryFlag) {
   EXPECT_EQ(a.budget.host_mem, Size::percent(10));
   EXPECT_EQ(a.budget.chunk_bytes, 4u << 20);
   EXPECT_EQ(a.budget.policy, "static:w=0.5,o=0.25");
-  EXPECT_TRUE(a.model.recompute_block);
+  EXPECT_EQ(a.model.recompute, kAllBlocks);
+  EXPECT_EQ(train("--recompute 5").model.recompute, 5u);
   EXPECT_EQ(a.budget.threads, 3u);
   EXPECT_EQ(a.out, "runs/a");
   EXPECT_TRUE(a.json);
@@ -253,7 +255,8 @@ TEST(Options, RangesAreChecked) {
                             "--clip -1",       "--dtype fp16",   "--optimizer adam",
                             "--seed -1",       "--seed 1.5",     "--device-mem 2G",
                             "--host-mem 110%", "--chunk-size 0", "--chunk-size 10%",
-                            "--recompute all", "--threads 0",    "--threads 5000"}) {
+                            "--recompute all", "--recompute -1", "--threads 0",
+                            "--threads 5000"}) {
     const std::string flag = std::string(flags).substr(0, std::string(flags).find(' '));
     const std::string value = std::string(flags).substr(flag.size() + 1);
     const std::string message = train_error(flags);

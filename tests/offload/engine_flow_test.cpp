@@ -6,7 +6,7 @@
 namespace strata::toy {
 namespace {
 
-constexpr const char* kPolicies[] = {"resident", "lru", "static:w=0.5,o=0.25"};
+constexpr const char* kPolicies[] = {"resident", "lru", "belady", "static:w=0.5,o=0.25"};
 
 Config config(const char* policy, double clip) {
   Config c;
@@ -108,7 +108,7 @@ TEST(EngineFlow, ResultsOfTheLastTwoSteps) {
 }
 
 TEST(EngineFlow, WeightsSetBetweenStepsReachEveryCopy) {
-  for (const char* policy : {"lru", "static:w=1,o=0", "static:w=0.5,o=0.25"}) {
+  for (const char* policy : {"lru", "belady", "static:w=1,o=0", "static:w=0.5,o=0.25"}) {
     for (const double clip : {0.0, 0.5}) {
       Config c = config(policy, clip);
       Rig rig(c);

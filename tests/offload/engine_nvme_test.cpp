@@ -1,6 +1,8 @@
 // Weights, gradients and records on NVMe, wholly or in part: the same bits as everything resident.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/offload/toy_run.hpp"
 
 namespace strata::toy {
@@ -44,7 +46,7 @@ TEST(EngineNvme, AnyShareOfTheStateEqualsResident) {
       c.evaluate = true;
       const Outcome reference = resident(c);
       c.delay_seed = 5;
-      for (const char* policy : {"lru", "static:w=0.5,o=0.25", "static:w=1,o=0"}) {
+      for (const char* policy : {"lru", "belady", "static:w=0.5,o=0.25", "static:w=1,o=0"}) {
         for (const double share : {0.0, 0.3, 0.9}) {
           for (const double memory : {0.0, 0.4}) {
             c.policy = policy;
@@ -146,6 +148,48 @@ TEST(EngineNvme, GradientsMadeLastAreUpdatedWithoutComingBack) {
   }
   EXPECT_LT(gradients_read, updates);
   EXPECT_GT(gradients_read, 0u);
+}
+
+/// Times a plane is written to NVMe in a steady step.
+uint64_t written(const IssueLog& log, Plane plane) {
+  return static_cast<uint64_t>(std::count_if(log.begin(), log.end(), [&](const IssueEntry& e) {
+    return e.kind == Issued::write_back && e.plane == plane;
+  }));
+}
+
+TEST(EngineNvme, GradientsThatSurviveUntilTheirUpdateAreNeverWritten) {
+  for (const char* policy : {"lru", "belady"}) {
+    for (const double clip : {0.0, 0.5}) {
+      uint64_t before = UINT64_MAX;
+      for (const double memory : {0.0, 0.3, 0.6, 1.0}) {
+        SCOPED_TRACE(std::string(policy) + " clip " + std::to_string(clip) + " memory " +
+                     std::to_string(memory));
+        Config c = streaming();
+        c.policy = policy;
+        c.clip = clip;
+        c.memory = memory;
+        Rig rig(c);
+        for (uint64_t s = 0; s < 3; ++s) rig.step(s);
+        rig.log.clear();
+        rig.step(3);
+        ASSERT_EQ(rig.plan.staging, Place::device);
+        uint64_t chunks = 0;
+        for (ChunkId n = 0; n < rig.plans.layout.chunks(); ++n)
+          chunks += rig.plans.shape.trained(n);
+        const uint64_t gradients = written(rig.log, Plane::grad);
+        EXPECT_EQ(written(rig.log, Plane::m), chunks);
+        EXPECT_LE(gradients, before) << "more memory, more writes";
+        before = gradients;
+        if (memory == 0) {
+          EXPECT_GT(gradients, 0u);
+        }
+        // Without a step-wide value updates follow soon.
+        if (clip == 0 ? memory > 0 : memory == 1) {
+          EXPECT_EQ(gradients, 0u);
+        }
+      }
+    }
+  }
 }
 
 TEST(EngineNvme, ASkippedUpdateIsFound) {

@@ -11,7 +11,7 @@ namespace strata::toy {
 namespace {
 
 constexpr size_t kPlenty = size_t{1} << 32;
-constexpr const char* kPolicies[] = {"resident", "lru", "static", "static:w=0,o=0",
+constexpr const char* kPolicies[] = {"resident",        "lru", "belady", "static", "static:w=0,o=0",
                                      "static:w=1,o=0.5"};
 
 Config config(const char* policy) {

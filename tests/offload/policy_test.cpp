@@ -128,6 +128,34 @@ TEST(PolicyChoices, LruEvictsTheOldestAndPlannedOnesTheFurthest) {
                                        {{3, Plane::weight}, 2, 8}};
   EXPECT_EQ(make_policy("lru")->choose_victim(victims), 1u);
   EXPECT_EQ(make_policy("static")->choose_victim(victims), 2u);
+  EXPECT_EQ(make_policy("belady")->choose_victim(victims), 2u);
+}
+
+/// Bytes from NVMe and demand misses of a steady step, everything below the device on NVMe.
+Prediction on_nvme(const char* policy, double memory, double clip) {
+  Config c;
+  c.shape = {12, 40, 100, 6, DType::f32};
+  c.policy = policy;
+  c.host_share = 0;
+  c.memory = memory;
+  c.clip = clip;
+  const Plans plans(c);
+  const PlanResult r = make_plan(plans.input(plans.budgets()));
+  EXPECT_TRUE(r.fits);
+  return r.prediction;
+}
+
+TEST(PolicyChoices, BeladyReadsAndMissesNoMoreThanLru) {
+  uint32_t fewer = 0;
+  for (const double clip : {0.0, 0.5}) {
+    for (const double memory : {0.1, 0.2, 0.3, 0.4, 0.6, 0.8}) {
+      const Prediction lru = on_nvme("lru", memory, clip), b = on_nvme("belady", memory, clip);
+      EXPECT_LE(b.nvme_read_bytes, lru.nvme_read_bytes) << memory << " clip " << clip;
+      EXPECT_LE(b.demand_misses, lru.demand_misses) << memory << " clip " << clip;
+      fewer += b.demand_misses < lru.demand_misses;
+    }
+  }
+  EXPECT_GT(fewer, 3u);
 }
 
 TEST(PolicyChoices, ResidentKeepsAllAndStaticAPrefix) {

@@ -36,9 +36,12 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
   const OptimizerConfig optimizer;
   const StateShape shape(layout, train, optimizer);
   const auto updater = make_updater(optimizer, layout.params());
-  const auto policy = make_policy(seed % 2 == 0 ? "lru" : "static:w=0,o=0");
+  constexpr const char* kPolicies[] = {"lru", "static:w=0,o=0", "belady", "static:w=0.3,o=0"};
+  const auto policy = make_policy(kPolicies[seed]);
   PlanInput in{layout, shape, {&train, &eval}, *policy, *updater, {}, seed < 2 ? 0.0 : 1.0, {}};
-  in.budgets.bytes = {size_t{1} << 30, size_t{1} << 30, 0};
+  // The last two with all state below the device on NVMe.
+  in.budgets.bytes[0] = size_t{1} << 30;
+  in.budgets.bytes[seed < 2 ? 1 : 2] = size_t{1} << 30;
   const PlanResult wide = make_plan(in);
   ASSERT_TRUE(wide.fits);
   in.budgets.bytes = wide.minimum;
@@ -69,6 +72,7 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
     ASSERT_GT(engine.stats().demand_misses + engine.stats().hints_skipped, 0u) << run;
     ASSERT_LE(ledger.peak(Tier::device), in.budgets.bytes[0]);
     ASSERT_LE(ledger.peak(Tier::host), in.budgets.bytes[1]);
+    ASSERT_LE(ledger.peak(Tier::nvme), in.budgets.bytes[2]);
     uint64_t trained = 0;
     for (ChunkId c = 0; c < layout.chunks(); ++c) trained += shape.trained(c);
     ASSERT_EQ(engine.stats().updates, 2 * trained) << "each chunk is updated once a step";
@@ -89,7 +93,9 @@ TEST(ConcurrencyWrongPlans, TwoHundredRealRunsEqualResident) {
       const Outcome reference = run(c);
       std::mt19937_64 random(42 + accum);
       for (int i = 0; i < 50; ++i) {
-        c.policy = i % 2 == 0 ? "lru" : "static:w=0.3,o=0.3";
+        constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady"};
+        c.policy = kPolicies[i % 3];
+        c.host_share = i % 5 == 0 ? 0 : 1;
         c.memory = i % 4 < 2 ? 0 : 0.2;
         c.threads = 1 + static_cast<uint32_t>(i % 3);
         c.delay_seed = random() | 1;

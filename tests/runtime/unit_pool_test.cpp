@@ -37,6 +37,25 @@ TEST(UnitPool, GrantsTheUnitReleasedLongestAgo) {
   EXPECT_EQ(ledger.now(Tier::device, Category::grad), 3 * kUnit);
 }
 
+TEST(UnitPool, ComputeCanPassOverUnitsThatTransfersStillRead) {
+  Ledger ledger({10 * kUnit, 0, 0});
+  UnitPool pool(Tier::device, nullptr, kUnit, 4, 0, ledger);
+  const auto release_all = [&] {
+    pool.release(1, Freed::by_transfer);
+    pool.release(3);
+    pool.release(0, Freed::by_transfer);
+    pool.release(2);
+  };
+  for (UnitId u = 0; u < 4; ++u) ASSERT_TRUE(pool.try_acquire(Category::weight));
+  release_all();
+  for (const UnitId u : {3u, 2u, 1u, 0u}) {
+    EXPECT_EQ(pool.try_acquire(Category::grad, Take::rather_by_compute), u);
+  }
+  release_all();
+  for (const UnitId u : {1u, 3u, 0u, 2u}) EXPECT_EQ(pool.try_acquire(Category::weight), u);
+  EXPECT_EQ(pool.try_acquire(Category::grad, Take::rather_by_compute), std::nullopt);
+}
+
 TEST(UnitPool, UnitsAreEqualPiecesOfTheArena) {
   Ledger ledger({10 * kUnit, 0, 0});
   std::byte base[1];

@@ -181,7 +181,7 @@ TEST(Generator, PlacementDoesNotShowInTheTokens) {
     const auto expected = resident.write(prompt, options);
     const auto logits = resident.logits(prompt);
     EXPECT_EQ(resident.session.engine().stats().weight_fetches, 0u);
-    for (const char* policy : {"lru", "static:w=0,o=0", "static:w=0.5,o=0"}) {
+    for (const char* policy : {"lru", "belady", "static:w=0,o=0", "static:w=0.5,o=0"}) {
       for (const bool nvme : {false, true}) {
         for (const uint32_t threads : {1u, 3u}) {
           config.policy = policy;
@@ -242,7 +242,7 @@ TEST(InferencePlan, HoldsWeightsAlone) {
     const Workload workload(config);
     EXPECT_EQ(workload.state_bytes(), workload.weight_bytes());
     EXPECT_EQ(state_planes(workload, 0), (std::vector<Plane>{Plane::weight}));
-    for (const char* policy : {"resident", "lru"}) {
+    for (const char* policy : {"resident", "lru", "belady"}) {
       config.policy = policy;
       const Workload w(config);
       const PlanResult plan = w.plan(bytes(kWide, kWide));

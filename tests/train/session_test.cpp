@@ -96,7 +96,8 @@ uint64_t resident_hash(SessionConfig config) {
 // ---- budgets
 
 TEST(Session, RunsAtTheLeastBudgetsAndIsRefusedOneByteBelow) {
-  for (const char* policy : {"lru", "static:w=0,o=0", "static:w=0.5,o=0.25", "resident"}) {
+  for (const char* policy :
+       {"lru", "belady", "static:w=0,o=0", "static:w=0.5,o=0.25", "resident"}) {
     SessionConfig config = small();
     config.policy = policy;
     const Workload workload(config);
@@ -108,7 +109,9 @@ TEST(Session, RunsAtTheLeastBudgetsAndIsRefusedOneByteBelow) {
     EXPECT_LE(run.session().ledger().peak(Tier::host), b.bytes[1]) << policy;
     for (const size_t tier : {0, 1}) {
       // With less of the host, lru keeps more on the device instead.
-      if (b.bytes[tier] == 0 || (tier == 1 && config.policy == "lru")) continue;
+      if (b.bytes[tier] == 0 ||
+          (tier == 1 && (config.policy == "lru" || config.policy == "belady")))
+        continue;
       Budgets less = b;
       --less.bytes[tier];
       const PlanResult plan = workload.plan(less);
@@ -183,7 +186,7 @@ TEST(Session, PlacementDoesNotShowInTheState) {
       {"small chunks", [](auto& c) { c.chunk_bytes = 8192; }},
       {"large chunks", [](auto& c) { c.chunk_bytes = 1 << 17; }},
       {"three threads", [](auto& c) { c.threads = 3; }},
-      {"recompute", [](auto& c) { c.recompute = true; }},
+      {"recompute", [](auto& c) { c.recompute = kAllBlocks; }},
       {"no evaluation planned", [](auto& c) { c.evaluates = false; }}};
   for (const auto& [name, change] : changes) {
     SessionConfig config = small();
@@ -282,7 +285,7 @@ TEST(NumericsKey, PlacementIsNotInIt) {
       [](auto& c) { c.policy = "static:w=0.5,o=0.25"; },
       [](auto& c) { c.chunk_bytes = 8192; },
       [](auto& c) { c.threads = 3; },
-      [](auto& c) { c.recompute = true; },
+      [](auto& c) { c.recompute = kAllBlocks; },
       [](auto& c) { c.evaluates = false; },
   };
   for (const auto& change : changes) {

@@ -192,11 +192,13 @@ TEST_P(RandomCases, AllPlanAndHalfAreAtTheMinimum) {
     count_coverage(coverage, c, {});
   }
   // What 40 cases must have covered, whatever the seed.
-  for (const char* key :
-       {"dtype fp32", "dtype bf16", "accum 1", "accum 2", "accum 3", "accum 4", "clip off",
-        "optimizer adamw", "optimizer sgd", "threads 1", "threads 2", "threads 3", "policy lru",
-        "policy static", "recompute none", "recompute block", "delays random", "delays none",
-        "evaluation between steps"}) {
+  for (const char* key : {"dtype fp32",      "dtype bf16",      "accum 1",
+                          "accum 2",         "accum 3",         "accum 4",
+                          "clip off",        "optimizer adamw", "optimizer sgd",
+                          "threads 1",       "threads 2",       "threads 3",
+                          "policy lru",      "policy static",   "recompute none",
+                          "recompute block", "recompute some",  "policy belady",
+                          "delays random",   "delays none",     "evaluation between steps"}) {
     EXPECT_GE(coverage[key], 2u) << key;
   }
 }
@@ -229,7 +231,7 @@ TEST(Verify, CoverageCountsWhatACaseIs) {
   c.session.clip = 1;
   c.delay_seed = 1;
   c.session.dtype = DType::bf16;
-  c.session.recompute = true;
+  c.session.recompute = kAllBlocks;
   count_coverage(coverage, c, o);
   EXPECT_EQ(coverage["clip inactive"], 1u);
   EXPECT_EQ(coverage["dtype bf16"], 1u);

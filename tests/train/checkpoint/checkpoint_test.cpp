@@ -107,7 +107,7 @@ TEST_P(Checkpoint, GoesOnExactlyUnderAnyPlacement) {
   other.policy = "static:w=0.3,o=0.2";
   other.chunk_bytes = 24 << 10;
   other.threads = 2;
-  other.recompute = true;
+  other.recompute = 1;
   files_.make_folder(folder_.path("drive"));
   const Place places[] = {Place(small(GetParam()), true), Place(other, true),
                           Place(small(GetParam()), true, {{folder_.path("drive")}, "auto"})};
