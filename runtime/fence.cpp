@@ -59,6 +59,11 @@ Fence FenceRing::acquire() {
   return {&slot, generation};
 }
 
+bool FenceRing::next_is_done() const noexcept {
+  FenceSlot& slot = slots_[next_ % kSlots];
+  return Fence(&slot, slot.word.load(std::memory_order_relaxed) >> 2).done();
+}
+
 void FenceRing::mark_enqueued(const Fence& f) noexcept {
   f.slot()->word.store(word_of(f.generation(), Fence::kEnqueued), std::memory_order_release);
 }

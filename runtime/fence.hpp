@@ -10,7 +10,7 @@ namespace strata {
 struct FenceSlot {
   /// generation << 2 | status, status in {pending, enqueued, done}.
   std::atomic<uint32_t> word{0};
-  /// Completion time in seconds; used by the virtual backend only.
+  /// When it was done, in seconds; used by the virtual backend only.
   double time = 0;
 };
 
@@ -53,6 +53,9 @@ class FenceRing {
   FenceRing& operator=(const FenceRing&) = delete;
 
   Fence acquire();
+  /// `acquire` would not block.
+  bool next_is_done() const noexcept;
+  bool owns(const FenceSlot* s) const noexcept { return s >= slots_ && s < slots_ + kSlots; }
   static void mark_enqueued(const Fence&) noexcept;
   static void complete(const Fence&) noexcept;
   /// As `complete` where nobody can sleep on the fence: no system call.

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
 
 #include "runtime/errors.hpp"
 
@@ -18,30 +21,75 @@ class VirtualStream final : public Stream {
         latency_(latency),
         random_(seed) {}
 
-  double clock() const { return clock_; }
+  /// What a stream does at a point in time.
+  enum class State : uint8_t { idle, works, waits };
+  State state() const { return state_; }
+  bool owns(const Fence& f) const { return fences_.owns(f.slot()); }
+  const Fence& awaited() const { return records_[head_].fence; }
+
+  /// Leaves behind what takes no time at `now`. True: a fence was done.
+  bool settle(double now) {
+    bool done_any = false;
+    for (;; ++head_) {
+      if (head_ == records_.size()) {
+        records_.clear();
+        head_ = 0;
+        state_ = State::idle;
+        return done_any;
+      }
+      Record& r = records_[head_];
+      if (r.kind == Kind::work && r.seconds > 0) {
+        state_ = State::works;
+        return done_any;
+      }
+      if (r.kind == Kind::wait && !r.fence.done()) {
+        state_ = State::waits;
+        return done_any;
+      }
+      if (r.kind == Kind::mark) {
+        r.fence.slot()->time = now;
+        FenceRing::mark_done(r.fence);
+        done_any = true;
+      }
+    }
+  }
+  /// Until the current work ends, when it runs at this share of its speed.
+  double seconds_left(double share) const { return records_[head_].seconds / share; }
+  void advance(double seconds, double share) {
+    double& left = records_[head_].seconds;
+    // What ends within rounding ends now.
+    const double done = seconds * share;
+    left = left - done <= 1e-12 * left ? 0 : left - done;
+    busy_ += seconds;
+  }
+  void count_wait(size_t on, double seconds) { waited_[on] += seconds; }
+
   double busy() const { return busy_; }
-  double waited() const { return waited_; }
+  double waited(size_t on) const { return waited_[on]; }
 
  private:
+  enum class Kind : uint8_t { work, wait, mark };
+  struct Record {
+    Kind kind;
+    double seconds;
+    Fence fence;
+  };
+
   void do_wait(const Fence& f) override {
-    if (f.slot() == nullptr) return;
-    // A reused slot belongs to a later fence; the earlier one was done long before.
-    if (f.slot()->word.load(std::memory_order_relaxed) >> 2 != f.generation()) return;
-    // An idle stream meets the wait when it is issued.
-    const double from = std::max(clock_, backend_.issuer_now_);
-    waited_ += std::max(0.0, f.slot()->time - from);
-    clock_ = std::max(clock_, f.slot()->time);
+    // Its own are done before whatever follows.
+    if (!f.done() && !owns(f)) records_.push_back({Kind::wait, 0, f});
   }
-  void do_copy(void*, const void*, size_t bytes) override { advance({0, bytes}); }
-  void do_launch(KernelFn, const void*, size_t, Cost c) override { advance(c); }
+  void do_copy(void*, const void*, size_t bytes) override { push({0, bytes}); }
+  void do_launch(KernelFn, const void*, size_t, Cost c) override { push(c); }
   Fence do_record() override {
+    if (!fences_.next_is_done()) backend_.run_until([this] { return fences_.next_is_done(); });
     const Fence f = fences_.acquire();
-    f.slot()->time = clock_;
-    FenceRing::mark_done(f);
+    FenceRing::mark_enqueued(f);
+    records_.push_back({Kind::mark, 0, f});
     return f;
   }
 
-  void advance(Cost c) {
+  void push(Cost c) {
     double seconds = latency_ + static_cast<double>(c.bytes) / byte_rate_;
     if (flops_rate_ > 0) seconds += static_cast<double>(c.flops) / flops_rate_;
     if (random_ != 0) {
@@ -50,18 +98,30 @@ class VirtualStream final : public Stream {
       random_ ^= random_ << 17;
       seconds *= static_cast<double>(random_ >> 40) / (1 << 21);
     }
-    clock_ = std::max(clock_, backend_.issuer_now_) + seconds;
-    busy_ += seconds;
+    records_.push_back({Kind::work, seconds, {}});
   }
 
   VirtualBackend& backend_;
   double flops_rate_, byte_rate_, latency_;
   uint64_t random_;
-  double clock_ = 0, busy_ = 0, waited_ = 0;
+  std::vector<Record> records_;  // from `head_` on
+  size_t head_ = 0;
+  State state_ = State::idle;
+  double busy_ = 0;
+  std::array<double, kResources> waited_{};
   FenceRing fences_;
 };
 
-VirtualBackend::VirtualBackend(const VirtualRates& r) {
+namespace {
+
+constexpr bool on_processor(size_t stream) noexcept {
+  const auto r = static_cast<Resource>(stream);
+  return r != Resource::nvme_read && r != Resource::nvme_write;
+}
+
+}  // namespace
+
+VirtualBackend::VirtualBackend(const VirtualRates& r) : rates_(r) {
   const std::array<double, kResources> flops = {r.flops_per_second};
   const std::array<double, kResources> bytes = {
       r.memory_bytes_per_second, r.h2d_bytes_per_second,       r.d2h_bytes_per_second,
@@ -84,21 +144,91 @@ Arena VirtualBackend::allocate(Tier, size_t bytes) {
   return {static_cast<std::byte*>(p), bytes, [](std::byte* b, size_t n) { munmap(b, n); }};
 }
 
-void VirtualBackend::wait(const Fence& f) {
-  if (f.slot() != nullptr && f.slot()->word.load() >> 2 == f.generation()) {
-    issuer_now_ = std::max(issuer_now_, f.slot()->time);
+/// Ends what takes no time on all streams. True: all are idle.
+bool VirtualBackend::settle() {
+  bool again = true, idle = true;
+  while (again) {
+    again = false;
+    idle = true;
+    for (const auto& s : streams_) {
+      again |= s->settle(now_);
+      idle &= s->state() == VirtualStream::State::idle;
+    }
+  }
+  return idle;
+}
+
+/// The share of its own speed that a working stream has now.
+double VirtualBackend::share_of(size_t stream) const {
+  const auto works = [&](size_t i) { return streams_[i]->state() == VirtualStream::State::works; };
+  if (on_processor(stream)) {
+    if (!rates_.one_processor) return 1;
+    int busy = 0;
+    for (size_t i = 0; i < kResources; ++i) busy += on_processor(i) && works(i);
+    return 1.0 / busy;
+  }
+  constexpr auto kRead = static_cast<size_t>(Resource::nvme_read),
+                 kWrite = static_cast<size_t>(Resource::nvme_write);
+  if (rates_.nvme_mixed_bytes_per_second <= 0 || !works(kRead) || !works(kWrite)) return 1;
+  const double alone =
+      stream == kRead ? rates_.nvme_read_bytes_per_second : rates_.nvme_write_bytes_per_second;
+  return std::min(1.0, rates_.nvme_mixed_bytes_per_second / 2 / alone);
+}
+
+void VirtualBackend::run_until(const std::function<bool()>& done) {
+  for (;;) {
+    const bool idle = settle();
+    if (done()) return;
+    std::array<double, kResources> shares{};
+    double step = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < kResources; ++i) {
+      if (streams_[i]->state() != VirtualStream::State::works) continue;
+      shares[i] = share_of(i);
+      step = std::min(step, streams_[i]->seconds_left(shares[i]));
+    }
+    if (step == std::numeric_limits<double>::infinity()) {
+      throw StateError(std::string("virtual time stands still: ") +
+                       (idle ? "what is waited for was never issued"
+                             : "streams wait for each other"));
+    }
+    for (size_t i = 0; i < kResources; ++i) {
+      VirtualStream& s = *streams_[i];
+      if (s.state() == VirtualStream::State::works) {
+        s.advance(step, shares[i]);
+      } else if (s.state() == VirtualStream::State::waits) {
+        for (size_t on = 0; on < kResources; ++on) {
+          if (streams_[on]->owns(s.awaited())) s.count_wait(on, step);
+        }
+      }
+    }
+    now_ += step;
   }
 }
 
-void VirtualBackend::drain() {
-  for (const auto& s : streams_) issuer_now_ = std::max(issuer_now_, s->clock());
+void VirtualBackend::wait(const Fence& f) {
+  if (!f.done()) run_until([&] { return f.done(); });
 }
 
-double VirtualBackend::end_of(Resource r) const {
-  return streams_[static_cast<size_t>(r)]->clock();
+void VirtualBackend::drain() {
+  run_until([this] {
+    return std::all_of(streams_.begin(), streams_.end(), [](const auto& s) {
+      return s->state() == VirtualStream::State::idle;
+    });
+  });
+}
+
+double VirtualBackend::time_of(const Fence& f) {
+  wait(f);
+  return f.slot() == nullptr ? 0 : f.slot()->time;
+}
+
+double VirtualBackend::waited(Resource waiting, Resource on) const {
+  return streams_[static_cast<size_t>(waiting)]->waited(static_cast<size_t>(on));
 }
 double VirtualBackend::waited(Resource r) const {
-  return streams_[static_cast<size_t>(r)]->waited();
+  double sum = 0;
+  for (size_t on = 0; on < kResources; ++on) sum += waited(r, static_cast<Resource>(on));
+  return sum;
 }
 double VirtualBackend::busy(Resource r) const { return streams_[static_cast<size_t>(r)]->busy(); }
 

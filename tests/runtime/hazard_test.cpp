@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "runtime/virtual/virtual_backend.hpp"
 
@@ -20,27 +22,26 @@ VirtualRates unit_rates() {
   return rates;
 }
 
-/// Seconds when the stream's next launch of `bytes` ends; one byte takes a second.
-double run(VirtualBackend& backend, Resource r, uint64_t bytes) {
+/// Launches `bytes` on the stream, for as many seconds.
+Fence run(VirtualBackend& backend, Resource r, uint64_t bytes) {
   backend.stream(r).launch(nullptr, nullptr, 0, {0, bytes});
-  return backend.end_of(r);
+  return backend.stream(r).record();
 }
 
 TEST(Hazard, NothingToWaitForAtFirst) {
   VirtualBackend backend(unit_rates());
   const Hazard hazard;
   hazard.order_write(backend.stream(Resource::h2d), Resource::h2d);
-  EXPECT_EQ(run(backend, Resource::h2d, 3), 3);
+  EXPECT_EQ(backend.time_of(run(backend, Resource::h2d, 3)), 3);
   EXPECT_TRUE(hazard.last_write().done());
 }
 
 TEST(Hazard, ReadsDoNotWaitForReads) {
   VirtualBackend backend(unit_rates());
   Hazard hazard;
-  run(backend, Resource::compute, 100);
-  hazard.did_read(Resource::compute, backend.stream(Resource::compute).record());
+  hazard.did_read(Resource::compute, run(backend, Resource::compute, 100));
   hazard.order_read(backend.stream(Resource::d2h), Resource::d2h);
-  EXPECT_EQ(run(backend, Resource::d2h, 1), 1);
+  EXPECT_EQ(backend.time_of(run(backend, Resource::d2h, 1)), 1);
 }
 
 // Random accesses against the definition: a read starts when its stream is idle and the last write
@@ -54,26 +55,34 @@ TEST(Hazard, OrdersExactlyWhatConflicts) {
     VirtualBackend backend(unit_rates());
     std::mt19937_64 draw(seed);
     std::array<Cell, 4> cells;
+    std::array<double, kResources> stream_end{};
+    std::vector<std::pair<Fence, double>> expected;
     for (int i = 0; i < 500; ++i) {
       const auto r = static_cast<Resource>(draw() % kResources);
       Cell& cell = cells[draw() % cells.size()];
       const uint64_t bytes = 1 + draw() % 9;
       const bool writes = draw() % 2 == 0;
-      double start = std::max(backend.end_of(r), cell.write_end);
+      double& end = stream_end[static_cast<size_t>(r)];
+      double start = std::max(end, cell.write_end);
       if (writes) start = std::max(start, cell.reads_end);
+      end = start + static_cast<double>(bytes);
 
       Stream& s = backend.stream(r);
       writes ? cell.hazard.order_write(s, r) : cell.hazard.order_read(s, r);
-      const double end = run(backend, r, bytes);
-      ASSERT_EQ(end, start + static_cast<double>(bytes)) << "seed " << seed << ", access " << i;
+      const Fence done = run(backend, r, bytes);
+      expected.emplace_back(done, end);
       if (writes) {
-        cell.hazard.did_write(r, s.record());
+        cell.hazard.did_write(r, done);
         cell.write_end = end;
         cell.reads_end = 0;
       } else {
-        cell.hazard.did_read(r, s.record());
+        cell.hazard.did_read(r, done);
         cell.reads_end = std::max(cell.reads_end, end);
       }
+    }
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(backend.time_of(expected[i].first), expected[i].second)
+          << "seed " << seed << ", access " << i;
     }
   }
 }

@@ -21,32 +21,41 @@ VirtualRates rates() {
 
 void must_not_run(void*, const void*) { FAIL() << "a kernel ran in virtual time"; }
 
+/// When all of the stream's work so far ends.
+double end_of(VirtualBackend& b, Resource r) { return b.time_of(b.stream(r).record()); }
+
 TEST(VirtualBackend, CostsBecomeTime) {
   VirtualBackend b(rates());
   EXPECT_FALSE(b.executes());
   b.stream(Resource::compute).launch(&must_not_run, nullptr, 0, {16, 8});
-  EXPECT_EQ(b.end_of(Resource::compute), 0.5 + 8.0 / 4 + 16.0 / 8);
   b.stream(Resource::update).launch(&must_not_run, nullptr, 0, {0, 8});
-  EXPECT_EQ(b.end_of(Resource::update), 0.5 + 8.0 / 4);
   char byte = 1;
   b.stream(Resource::h2d).copy(&byte + 1, &byte, 8);  // never looked at
-  EXPECT_EQ(b.end_of(Resource::h2d), 0.5 + 8.0 / 2);
   b.stream(Resource::d2h).copy(&byte + 1, &byte, 8);
-  EXPECT_EQ(b.end_of(Resource::d2h), 0.5 + 8.0);
   b.stream(Resource::d2h).copy(&byte + 1, &byte, 0);
-  EXPECT_EQ(b.end_of(Resource::d2h), 0.5 + 8.0) << "a copy of nothing is no record";
+  b.drain();
+  EXPECT_EQ(b.busy(Resource::compute), 0.5 + 8.0 / 4 + 16.0 / 8);
+  EXPECT_EQ(b.busy(Resource::update), 0.5 + 8.0 / 4);
+  EXPECT_EQ(b.busy(Resource::h2d), 0.5 + 8.0 / 2);
+  EXPECT_EQ(b.busy(Resource::d2h), 0.5 + 8.0) << "a copy of nothing is no record";
+  EXPECT_EQ(b.now(), 8.5);
   EXPECT_EQ(byte, 1);
 }
 
 TEST(VirtualBackend, AStreamIsFifoAndStreamsOverlap) {
   VirtualBackend b(rates());
-  for (int i = 1; i <= 3; ++i) {
+  std::vector<Fence> ends;
+  for (int i = 0; i < 3; ++i) {
     b.stream(Resource::h2d).copy(nullptr, nullptr, 1);
-    EXPECT_EQ(b.end_of(Resource::h2d), i * 1.0);
+    ends.push_back(b.stream(Resource::h2d).record());
   }
-  EXPECT_EQ(b.end_of(Resource::d2h), 0);
-  EXPECT_EQ(b.busy(Resource::h2d), 3);
+  b.stream(Resource::d2h).copy(nullptr, nullptr, 1);
+  const Fence other = b.stream(Resource::d2h).record();
   EXPECT_EQ(b.now(), 0) << "issuing takes no time";
+  EXPECT_FALSE(ends[0].done());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(b.time_of(ends[static_cast<size_t>(i)]), i + 1.0);
+  EXPECT_EQ(b.time_of(other), 1.5);
+  EXPECT_EQ(b.busy(Resource::h2d), 3);
 }
 
 TEST(VirtualBackend, WaitsTakeTheLaterTime) {
@@ -59,14 +68,17 @@ TEST(VirtualBackend, WaitsTakeTheLaterTime) {
   const Fence late = h2d.record();
   EXPECT_TRUE(early.enqueued());
   compute.wait(early);
-  EXPECT_EQ(b.end_of(Resource::compute), 1);
+  const Fence first = compute.record();
   compute.launch(nullptr, nullptr, 0, {4, 0});
-  EXPECT_EQ(b.end_of(Resource::compute), 2);
+  const Fence second = compute.record();
   compute.wait(late);
-  EXPECT_EQ(b.end_of(Resource::compute), 3);
   compute.wait(early);
   compute.wait(Fence());
-  EXPECT_EQ(b.end_of(Resource::compute), 3);
+  compute.wait(second);
+  const Fence third = compute.record();
+  EXPECT_EQ(b.time_of(first), 1);
+  EXPECT_EQ(b.time_of(second), 2);
+  EXPECT_EQ(b.time_of(third), 3);
   EXPECT_EQ(b.busy(Resource::compute), 1) << "waiting is not work";
 }
 
@@ -82,12 +94,12 @@ TEST(VirtualBackend, TheIssuerHasAClock) {
   EXPECT_EQ(b.now(), 3);
   // Nothing starts before it was issued.
   b.stream(Resource::d2h).copy(nullptr, nullptr, 1);
-  EXPECT_EQ(b.end_of(Resource::d2h), 3 + 1.5);
+  EXPECT_EQ(end_of(b, Resource::d2h), 3 + 1.5);
   b.drain();
   EXPECT_EQ(b.now(), 6);
 }
 
-TEST(VirtualBackend, CountsTheTimeStreamsWereHeldUp) {
+TEST(VirtualBackend, CountsTheTimeStreamsWereHeldUpAndByWhom) {
   VirtualBackend b(rates());
   Stream& h2d = b.stream(Resource::h2d);
   h2d.copy(nullptr, nullptr, 3);
@@ -97,13 +109,61 @@ TEST(VirtualBackend, CountsTheTimeStreamsWereHeldUp) {
   Stream& compute = b.stream(Resource::compute);
   compute.launch(nullptr, nullptr, 0, {4, 0});
   compute.wait(early);
-  EXPECT_EQ(b.waited(Resource::compute), 1) << "from 1 to 2";
   compute.wait(early);
-  EXPECT_EQ(b.waited(Resource::compute), 1);
+  b.stream(Resource::d2h).copy(nullptr, nullptr, 3);
+  compute.wait(b.stream(Resource::d2h).record());
   b.wait(late);
   b.stream(Resource::d2h).wait(late);
+  b.drain();
+  EXPECT_EQ(b.waited(Resource::compute, Resource::h2d), 1) << "from 1 to 2";
+  EXPECT_EQ(b.waited(Resource::compute, Resource::d2h), 1.5) << "from 2 to 3.5";
+  EXPECT_EQ(b.waited(Resource::compute), 2.5);
   EXPECT_EQ(b.waited(Resource::d2h), 0) << "it was done when the wait was issued";
   EXPECT_EQ(b.waited(Resource::h2d), 0);
+}
+
+TEST(VirtualBackend, OneProcessorIsSharedByWhoIsBusy) {
+  VirtualRates r = rates();
+  r.latency_seconds = 0;
+  r.one_processor = true;
+  VirtualBackend b(r);
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {0, 16});  // 4 s alone
+  const Fence compute = b.stream(Resource::compute).record();
+  b.stream(Resource::update).launch(nullptr, nullptr, 0, {0, 4});  // 1 s
+  const Fence update = b.stream(Resource::update).record();
+  b.stream(Resource::h2d).copy(nullptr, nullptr, 4);  // 2 s
+  const Fence copy = b.stream(Resource::h2d).record();
+  b.stream(Resource::nvme_read).copy(nullptr, nullptr, size_t{2'000'000'000});  // 1 s, elsewhere
+  const Fence read = b.stream(Resource::nvme_read).record();
+  EXPECT_DOUBLE_EQ(b.time_of(read), 1);
+  EXPECT_DOUBLE_EQ(b.time_of(update), 3);   // a third each
+  EXPECT_DOUBLE_EQ(b.time_of(copy), 5);     // then a half each
+  EXPECT_DOUBLE_EQ(b.time_of(compute), 7);  // then alone: 7 s of work in 7 s
+}
+
+TEST(VirtualBackend, OneDriveReadsAndWritesAtItsMixedRate) {
+  VirtualRates r = rates();
+  r.latency_seconds = 0;
+  r.nvme_read_bytes_per_second = 4;
+  r.nvme_write_bytes_per_second = 8;
+  r.nvme_mixed_bytes_per_second = 4;
+  VirtualBackend b(r);
+  b.stream(Resource::nvme_read).copy(nullptr, nullptr, 8);
+  const Fence read = b.stream(Resource::nvme_read).record();
+  b.stream(Resource::nvme_write).copy(nullptr, nullptr, 4);
+  const Fence write = b.stream(Resource::nvme_write).record();
+  EXPECT_DOUBLE_EQ(b.time_of(write), 2) << "at 2 a second";
+  EXPECT_DOUBLE_EQ(b.time_of(read), 2 + 4.0 / 4) << "4 bytes at 2 a second, 4 alone";
+}
+
+TEST(VirtualBackend, WaitingForWhatNeverComesIsAnError) {
+  VirtualBackend b(rates());
+  VirtualBackend other(rates());
+  other.stream(Resource::h2d).copy(nullptr, nullptr, 1);
+  const Fence f = other.stream(Resource::h2d).record();
+  EXPECT_THROW(b.wait(f), StateError);
+  b.stream(Resource::compute).wait(f);
+  EXPECT_THROW(b.drain(), StateError);
 }
 
 TEST(VirtualBackend, FencesOutliveTheirRing) {
@@ -114,11 +174,15 @@ TEST(VirtualBackend, FencesOutliveTheirRing) {
     h2d.copy(nullptr, nullptr, 1);
     h2d.record();
   }
-  // Its slot carries a later fence's time now.
+  // The ring came round twice, for which the earliest had to be done; the rest is still to come.
+  const double then = b.now();
+  EXPECT_GE(then, FenceRing::kSlots);
+  EXPECT_LT(then, FenceRing::kSlots + 2);
   b.stream(Resource::compute).wait(first);
   b.wait(first);
-  EXPECT_EQ(b.end_of(Resource::compute), 0);
-  EXPECT_EQ(b.now(), 0);
+  EXPECT_EQ(b.now(), then);
+  b.drain();
+  EXPECT_EQ(b.now(), 2 * FenceRing::kSlots);
 }
 
 TEST(VirtualBackend, WaitingOnAFenceThatIsNotEnqueuedIsAnError) {
@@ -135,7 +199,7 @@ std::vector<double> delayed_ends(uint64_t seed) {
   std::vector<double> ends;
   for (int i = 0; i < 400; ++i) {
     b.stream(Resource::d2h).copy(nullptr, nullptr, 1);
-    ends.push_back(b.end_of(Resource::d2h));
+    ends.push_back(end_of(b, Resource::d2h));
   }
   return ends;
 }
