@@ -4,80 +4,28 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_step.hpp"  // median
 #include "cli/fio.hpp"
+#include "cli/nvme_transfers.hpp"
 #include "cli/output.hpp"
-#include "offload/nvme/nvme_stream.hpp"
-#include "runtime/host/host_backend.hpp"
 
 namespace strata {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
+NvmeOptions transfer_options(const BenchNvmeArgs& a, const std::string& engine) {
+  NvmeOptions o;
+  o.directories = {a.directory};
+  o.unit_bytes = a.block_bytes;
+  o.request_bytes = static_cast<uint32_t>(a.block_bytes);
+  o.units = static_cast<uint32_t>(a.file_bytes / a.block_bytes);
+  o.depth = a.depth;
+  o.engine = engine;
+  return o;
 }
-
-/// A store whose units are the blocks of the measurement, and memory to move them from and to.
-class Transfers {
- public:
-  Transfers(const BenchNvmeArgs& a, const std::string& engine)
-      : depth_(a.depth),
-        store_(options(a, engine)),
-        memory_(allocate_pages(slots() * a.block_bytes, "bench nvme")) {}
-
-  const NvmeStore& store() const { return store_; }
-
-  /// Bytes a second, read and written together.
-  double measure(TransferMix mix, double seconds) {
-    const auto start = Clock::now();
-    uint64_t bytes = 0;
-    // Twice the depth in issue keeps the depth in flight.
-    std::vector<Fence> fences(slots());
-    for (uint64_t i = 0; seconds_since(start) < seconds; ++i) {
-      const size_t slot = i % fences.size();
-      fences[slot].wait_done();
-      const bool write = mix == TransferMix::write || (mix == TransferMix::mixed && i % 2 == 1);
-      // Half a file apart, so that no unit is read while it is written.
-      const uint64_t at = (next_++ + (write ? units() / 2 : 0)) % units();
-      std::byte* const unit = store_.base() + at * block();
-      std::byte* const mine = memory_.base() + slot * block();
-      NvmeStream& s = write ? store_.writer() : store_.reader();
-      s.copy(write ? unit : mine, write ? mine : unit, block());
-      fences[slot] = s.record();
-      bytes += block();
-    }
-    for (const Fence& f : fences) f.wait_done();
-    store_.reader().rethrow();
-    store_.writer().rethrow();
-    return static_cast<double>(bytes) / seconds_since(start);
-  }
-
- private:
-  static NvmeOptions options(const BenchNvmeArgs& a, const std::string& engine) {
-    NvmeOptions o;
-    o.directories = {a.directory};
-    o.unit_bytes = a.block_bytes;
-    o.request_bytes = static_cast<uint32_t>(a.block_bytes);
-    o.units = static_cast<uint32_t>(a.file_bytes / a.block_bytes);
-    o.depth = a.depth;
-    o.engine = engine;
-    return o;
-  }
-  size_t slots() const { return size_t{2} * depth_; }
-  size_t block() const { return store_.options().unit_bytes; }
-  uint64_t units() const { return store_.options().units; }
-
-  uint32_t depth_;
-  NvmeStore store_;
-  Arena memory_;
-  uint64_t next_ = 0;
-};
 
 /// Samples of one way to transfer, for each mix.
 using Samples = std::array<std::vector<double>, kTransferMixes>;
@@ -113,9 +61,10 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   const bool fio = has_fio();
   std::vector<std::string> engines = {"threads"};
   if (why_no_uring().empty()) engines.insert(engines.begin(), "io_uring");
-  std::vector<std::unique_ptr<Transfers>> ours;
+  std::vector<std::unique_ptr<NvmeTransfers>> ours;
   ours.reserve(engines.size());
-  for (const std::string& e : engines) ours.push_back(std::make_unique<Transfers>(a, e));
+  for (const std::string& e : engines)
+    ours.push_back(std::make_unique<NvmeTransfers>(transfer_options(a, e)));
   out.text(fmt::format("{}: a file of {}, blocks of {}, {} in flight{}", a.directory,
                        format_bytes(a.file_bytes), format_bytes(a.block_bytes), a.depth,
                        fio ? "" : "; fio is not installed, so there is nothing to compare with"));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/flag_groups.hpp"
+#include "offload/nvme/store.hpp"  // its depth
 #include "train/tokenizer_utf8.hpp"
 
 #ifndef STRATA_VERSION
@@ -72,6 +73,17 @@ GivenFlags flags_given(const CLI::App& verb, std::initializer_list<std::string_v
   return out;
 }
 
+/// Blocks of direct transfers, in a file of so many that each is used rarely.
+void check_transfers(uint64_t block, uint64_t file, uint32_t depth, const char* enough) {
+  constexpr uint64_t kPage = 4096, kMost = uint64_t{1} << 30;
+  if (block % kPage != 0 || block == 0 || block > kMost) {
+    throw ConfigError("--block-size: must be a multiple of 4096 bytes, at most 1 GiB");
+  }
+  if (file % block != 0 || file / block < uint64_t{8} * depth) {
+    throw ConfigError(fmt::format("--file-size: must be whole blocks, at least {}", enough));
+  }
+}
+
 /// The whole command line: a parser and the structs it fills.
 class Parser {
  public:
@@ -82,6 +94,7 @@ class Parser {
   CLI::App* add_verb(CLI::App& parent, const char* name, const char* help);
   void refuse_extras(const CLI::App& app) const;
   void add_run_verbs();
+  void add_probe();
   void add_benches();
   void finish_verify();
   void finish_bench_nvme() const;
@@ -99,10 +112,11 @@ class Parser {
   PlanArgs plan_args_;
   VerifyArgs verify_args_;
   PoliciesArgs policies_args_;
+  ProbeArgs probe_args_;
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
-  CLI::App *plan_, *verify_, *policies_, *bench_, *bench_step_, *bench_nvme_;
+  CLI::App *plan_, *verify_, *policies_, *probe_, *bench_, *bench_step_, *bench_nvme_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -126,6 +140,10 @@ Parser::Parser() {
                    "Say whether a training run fits its budgets, and what it needs; takes the "
                    "flags of train");
   plan_given_ = add_run(*plan_, plan_args_, kSeedHelp);
+  Flags plan_flags(*plan_);
+  plan_flags.group("Run");
+  plan_flags.text("--machine", "FILE", plan_args_.machine,
+                  "Machine file whose rates times are predicted from");
   verify_ = add_verb(app_, "verify",
                      "Prove that budgets change no bit: train resident and within budgets and "
                      "compare; takes the flags of train");
@@ -144,7 +162,30 @@ Parser::Parser() {
       "--nvme", "DIR[,DIR]", "the working directory", "Directories to look at",
       [this](const std::string& text) { doctor_args_.nvme = parse_list("--nvme", text); });
   doctor_flags.json(doctor_args_.json);
+  add_probe();
   add_benches();
+}
+
+void Parser::add_probe() {
+  probe_ = add_verb(app_, "probe", "Measure this machine for predictions, into a machine file");
+  Flags flags(*probe_);
+  probe_args_.model.model = "gpt2";
+  probe_args_.model.batch = 4;
+  flags.group("Products");
+  flags.text("--model", "NAME", probe_args_.model.model, "Model whose matrix products are timed");
+  flags.count("--seq", probe_args_.model.seq, "Tokens of a sequence", 1, 1u << 20, "256");
+  flags.count("--batch", probe_args_.model.batch, "Sequences of a micro-batch", 1, 1u << 20);
+  flags.group("Drives");
+  flags.value("--nvme", "DIR[,DIR]", "none", "Directories to measure, one on each drive",
+              [this](const std::string& text) { probe_args_.nvme = parse_list("--nvme", text); });
+  flags.bytes("--file-size", probe_args_.nvme_bytes, "Bytes to measure in, written through once");
+  flags.bytes("--block-size", probe_args_.block_bytes, "Bytes of a transfer");
+  flags.group("Measurement");
+  flags.count("--samples", probe_args_.samples, "Samples of each rate; the median counts", 1, 1000);
+  flags.real("--seconds", probe_args_.seconds, "Of a sample", {0.001, 60});
+  add_threads(flags, probe_args_.threads);
+  flags.text("--out", "FILE", probe_args_.out, "Machine file to write");
+  flags.json(probe_args_.json);
 }
 
 void Parser::add_run_verbs() {
@@ -281,13 +322,7 @@ void Parser::finish_bench_nvme() const {
   if (a.directory.empty()) {
     throw ConfigError("bench nvme: DIR is missing; name a directory on the drive to measure");
   }
-  constexpr uint64_t kPage = 4096, kMost = uint64_t{1} << 30;
-  if (a.block_bytes % kPage != 0 || a.block_bytes == 0 || a.block_bytes > kMost) {
-    throw ConfigError("--block-size: must be a multiple of 4096 bytes, at most 1 GiB");
-  }
-  if (a.file_bytes % a.block_bytes != 0 || a.file_bytes / a.block_bytes < uint64_t{8} * a.depth) {
-    throw ConfigError("--file-size: must be whole blocks, at least 8 times --depth of them");
-  }
+  check_transfers(a.block_bytes, a.file_bytes, a.depth, "8 times --depth of them");
 }
 
 Command Parser::parse(int argc, const char* const* argv) {
@@ -312,8 +347,9 @@ Command Parser::parse(int argc, const char* const* argv) {
   refuse_extras(app_);
   if (chosen.empty()) {
     throw ConfigError(
-        "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, policies "
-        "or bench, and see 'strata --help'");
+        "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, "
+        "policies, "
+        "probe or bench, and see 'strata --help'");
   }
   refuse_extras(*chosen.front());
   const auto needs = [](const std::string& value, const char* message) {
@@ -340,6 +376,11 @@ Command Parser::parse(int argc, const char* const* argv) {
   }
   if (chosen.front() == doctor_) return doctor_args_;
   if (chosen.front() == policies_) return policies_args_;
+  if (chosen.front() == probe_) {
+    check_transfers(probe_args_.block_bytes, probe_args_.nvme_bytes, NvmeOptions{}.depth,
+                    "256 of them");
+    return probe_args_;
+  }
   if (chosen.front() == plan_) {
     require_model(plan_args_.model, "plan");
     finish(plan_args_.optimizer, plan_given_, plan_args_.steps);

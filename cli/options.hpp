@@ -79,7 +79,9 @@ struct TrainArgs : RunArgs {
   /// other flags spelled out; nothing of where the output goes and when to stop.
   GivenFlags flags;
 };
-struct PlanArgs : RunArgs {};
+struct PlanArgs : RunArgs {
+  std::string machine;  ///< a machine file; empty: nominal rates
+};
 
 struct VerifyArgs : RunArgs {
   VerifyArgs() { steps = 5; }
@@ -129,6 +131,19 @@ struct PoliciesArgs {
   bool json = false;
 };
 
+/// How fast this machine is.
+struct ProbeArgs {
+  ModelArgs model;
+  std::vector<std::string> nvme;
+  uint64_t nvme_bytes = uint64_t{1} << 30;
+  uint64_t block_bytes = 1 << 20;
+  uint32_t threads = 0;
+  uint32_t samples = 5;
+  double seconds = 0.3;  ///< of a sample
+  std::string out;       ///< a machine file; empty: none is written
+  bool json = false;
+};
+
 struct BenchStepArgs {
   ModelArgs model;
   OptimizerArgs optimizer;
@@ -153,9 +168,9 @@ struct TextRequest {
   std::string text;
 };
 
-using Command =
-    std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs, InspectArgs,
-                 DoctorArgs, PlanArgs, VerifyArgs, PoliciesArgs, BenchStepArgs, BenchNvmeArgs>;
+using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, PoliciesArgs, ProbeArgs,
+                             BenchStepArgs, BenchNvmeArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

@@ -1,3 +1,4 @@
+#include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/run_setup.hpp"
@@ -7,7 +8,9 @@ namespace strata {
 
 int run_plan(const PlanArgs& args) {
   Output out(args.json);
-  const Workload workload(session_config(args));
+  SessionConfig config = session_config(args);
+  if (!args.machine.empty()) config.rates = rates_of(load_machine(args.machine), config.dtype);
+  const Workload workload(config);
   const Budgets budgets = resolve_budgets(args.budget);
   const PlanResult plan = workload.plan(budgets);
   std::vector<Fix> fixes;

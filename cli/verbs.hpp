@@ -14,5 +14,6 @@ int run_doctor(const DoctorArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
 int run_policies(const PoliciesArgs&);
+int run_probe(const ProbeArgs&);
 
 }  // namespace strata

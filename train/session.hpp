@@ -30,6 +30,8 @@ struct SessionConfig {
   /// Bytes of a chunk's weight plane; 0: searched.
   uint64_t chunk_bytes = 0;
   uint32_t threads = 1;
+  /// What times are predicted from.
+  VirtualRates rates;
   /// What is planned: at least one of these. Without training there are weights alone, no
   /// gradients or records, and in bf16 no remainders.
   bool trains = true, evaluates = true, generates = false;

@@ -125,7 +125,7 @@ VirtualBackend::VirtualBackend(const VirtualRates& r) : rates_(r) {
   const std::array<double, kResources> flops = {r.flops_per_second};
   const std::array<double, kResources> bytes = {
       r.memory_bytes_per_second, r.h2d_bytes_per_second,       r.d2h_bytes_per_second,
-      r.memory_bytes_per_second, r.nvme_read_bytes_per_second, r.nvme_write_bytes_per_second};
+      r.update_bytes_per_second, r.nvme_read_bytes_per_second, r.nvme_write_bytes_per_second};
   for (size_t i = 0; i < kResources; ++i) {
     const uint64_t seed = r.delay_seed == 0 ? 0 : (r.delay_seed * 0x9e3779b97f4a7c15u) ^ (i + 1);
     streams_[i] =
@@ -187,9 +187,9 @@ void VirtualBackend::run_until(const std::function<bool()>& done) {
       step = std::min(step, streams_[i]->seconds_left(shares[i]));
     }
     if (step == std::numeric_limits<double>::infinity()) {
-      throw StateError(std::string("virtual time stands still: ") +
-                       (idle ? "what is waited for was never issued"
-                             : "streams wait for each other"));
+      throw StateError(
+          std::string("virtual time stands still: ") +
+          (idle ? "what is waited for was never issued" : "streams wait for each other"));
     }
     for (size_t i = 0; i < kResources; ++i) {
       VirtualStream& s = *streams_[i];
@@ -211,9 +211,8 @@ void VirtualBackend::wait(const Fence& f) {
 
 void VirtualBackend::drain() {
   run_until([this] {
-    return std::all_of(streams_.begin(), streams_.end(), [](const auto& s) {
-      return s->state() == VirtualStream::State::idle;
-    });
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const auto& s) { return s->state() == VirtualStream::State::idle; });
   });
 }
 

@@ -11,7 +11,8 @@ namespace strata {
 /// Rates that turn costs into seconds, and what shares them.
 struct VirtualRates {
   double flops_per_second = 1e11;         // compute
-  double memory_bytes_per_second = 1e10;  // element-wise kernels and updates
+  double memory_bytes_per_second = 1e10;  // element-wise kernels, and updates among them
+  double update_bytes_per_second = 1e10;  // updates where records live off the device
   double h2d_bytes_per_second = 1e10;
   double d2h_bytes_per_second = 1e10;
   double nvme_read_bytes_per_second = 2e9;
@@ -29,9 +30,9 @@ struct VirtualRates {
 
 class VirtualStream;
 
-/// Streams work through what was issued, sharing what they share, whenever the issuer waits: issuing
-/// takes no time, and nothing that is issued later changes what happened before. A fence carries the
-/// time it completed at. Memory is an address range that faults when touched.
+/// Streams work through what was issued, sharing what they share, whenever the issuer waits:
+/// issuing takes no time, and nothing that is issued later changes what happened before. A fence
+/// carries the time it completed at. Memory is an address range that faults when touched.
 class VirtualBackend final : public Backend {
  public:
   explicit VirtualBackend(const VirtualRates&);

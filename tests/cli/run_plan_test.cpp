@@ -1,4 +1,5 @@
 // `strata plan`, run as a user runs it.
+#include <filesystem>
 #include <map>
 
 #include "tests/cli/command.hpp"
@@ -54,6 +55,21 @@ void expect_keys(const nlohmann::json& j) {
   EXPECT_TRUE(j.at("fixes").is_array());
   EXPECT_TRUE(j.at("step_seconds").is_number());
   expect_bytes(j, {"h2d_bytes_per_step", "d2h_bytes_per_step"});
+}
+
+TEST(RunPlan, TimesComeFromAMachineFile) {
+  Flags flags = base();
+  const double nominal = plan(flags).json().at("step_seconds");
+  const auto tree = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  flags["--machine"] = tree / "machines" / "h100-node.json";
+  const double fast = plan(flags).json().at("step_seconds");
+  EXPECT_LT(fast, nominal / 5);
+  flags["--machine"] = tree / "README.md";
+  const CommandOutcome bad = plan(flags);
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.err.find("README.md: is not JSON"), std::string::npos) << bad.err;
+  flags["--machine"] = "/nowhere.json";
+  EXPECT_NE(plan(flags).err.find("/nowhere.json"), std::string::npos);
 }
 
 TEST(RunPlan, WhatFitsIsOneObjectAndCodeZero) {

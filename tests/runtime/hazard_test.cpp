@@ -16,6 +16,7 @@ namespace {
 VirtualRates unit_rates() {
   VirtualRates rates;
   rates.flops_per_second = rates.memory_bytes_per_second = 1;
+  rates.update_bytes_per_second = 1;
   rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = 1;
   rates.nvme_read_bytes_per_second = rates.nvme_write_bytes_per_second = 1;
   rates.latency_seconds = 0;

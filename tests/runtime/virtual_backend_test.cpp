@@ -12,7 +12,7 @@ namespace {
 VirtualRates rates() {
   VirtualRates r;
   r.flops_per_second = 8;
-  r.memory_bytes_per_second = 4;
+  r.memory_bytes_per_second = r.update_bytes_per_second = 4;
   r.h2d_bytes_per_second = 2;
   r.d2h_bytes_per_second = 1;
   r.latency_seconds = 0.5;
