@@ -125,6 +125,13 @@ struct DoctorArgs {
   bool json = false;
 };
 
+/// Writes the trace of a model's training step.
+struct TraceArgs {
+  ModelArgs model;
+  uint32_t threads = 0;   ///< 0: every core; each adds workspace to the ops
+  std::string out = "-";  ///< a file, or - for stdout
+};
+
 struct PoliciesArgs {
   bool json = false;
 };
@@ -153,9 +160,9 @@ struct TextRequest {
   std::string text;
 };
 
-using Command =
-    std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs, InspectArgs,
-                 DoctorArgs, PlanArgs, VerifyArgs, PoliciesArgs, BenchStepArgs, BenchNvmeArgs>;
+using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, PoliciesArgs,
+                             BenchStepArgs, BenchNvmeArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

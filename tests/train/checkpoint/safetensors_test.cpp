@@ -7,7 +7,7 @@
 
 #include "runtime/errors.hpp"
 #include "tests/runtime/files/memory_files.hpp"
-#include "tests/train/checkpoint/mutate.hpp"
+#include "tests/mutate.hpp"
 
 namespace strata {
 namespace {
