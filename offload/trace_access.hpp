@@ -1,7 +1,7 @@
 // The words for what an op does with a tensor.
 #pragma once
 #include <array>
-#include <optional>
+#include <string>
 #include <string_view>
 
 #include "offload/op.hpp"
@@ -19,6 +19,14 @@ constexpr std::array<AccessWord, 3> kAccessWords = {{
     {"write", Plane::grad, Access::write},
     {"accumulate", Plane::grad, Access::accumulate},
 }};
+
+/// Null for an unknown word.
+inline const AccessWord* access_of(std::string_view word) noexcept {
+  for (const AccessWord& w : kAccessWords) {
+    if (w.word == word) return &w;
+  }
+  return nullptr;
+}
 
 /// Throws ConfigError when there is no word: ops of a trace read weights and make gradients.
 inline std::string_view word_of(const TensorUse& use) {

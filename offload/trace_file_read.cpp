@@ -228,9 +228,8 @@ void TraceReader::read_uses(const JsonLine& line, CallKind kind, TraceOp& op) {
       line.refuse(
           fmt::format("'uses' has tensor {}, but tensors are 0 to {}", id, out_.params.size() - 1));
     }
-    const auto known = std::find_if(kAccessWords.begin(), kAccessWords.end(),
-                                    [&](const AccessWord& w) { return w.word == word; });
-    if (known == kAccessWords.end()) {
+    const AccessWord* const known = access_of(word);
+    if (known == nullptr) {
       line.refuse(fmt::format("'uses' has the word {}; write read, write or accumulate", word));
     }
     const TensorUse use{static_cast<ParamId>(id), known->plane, known->access};

@@ -141,7 +141,7 @@ TEST(TraceFile, WritesNothingItWouldNotRead) {
 
 TEST(TraceFile, TheHeaderIsChecked) {
   expect_refused("", 1, "the file is empty");
-  expect_refused(1, "\"strata_trace\":1,", "", "has no 'strata_trace'");
+  expect_refused(1, "\"strata_trace\":1,", "", "is no trace: its first line has no");
   expect_refused(1, "trace\":1", "trace\":2", "is a trace of version 2, and this program reads");
   expect_refused(1, "\"tokens\":8,", "", "has no 'tokens'");
   expect_refused(1, "\"tokens\":8", "\"tokens\":0", "'tokens' is 0");
