@@ -39,7 +39,7 @@ class ChunkLayout {
   static constexpr uint64_t kQuantum = 2048;
 
   /// More chunks than any plan is made for; their bookkeeping alone would fill the memory.
-  static constexpr uint64_t kMostChunks = uint64_t{1} << 22;
+  static constexpr uint64_t kMostChunks = uint64_t{1} << 20;
 
   /// Throws ConfigError when `chunk_elems` is not a positive multiple of 2048 * ranks, there would
   /// be more than `kMostChunks`, or a parameter is empty, has a size that is not positive, or is

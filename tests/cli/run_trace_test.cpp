@@ -1,5 +1,6 @@
 // `strata trace`, run as a user runs it.
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "models/registry.hpp"
 #include "offload/trace_file.hpp"
@@ -58,7 +59,9 @@ TEST(RunTrace, WhatFailsLeavesTheOldFile) {
     return strata_command(std::string(kModel) + " -o " + to);
   };
   expect_refused(out(folder.path()), 2, {"--out", folder.path(), "no regular file"});
-  expect_refused(out("/dev/null"), 2, {"--out: /dev/null is no regular file"});
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused(out(pipe), 2, {"--out: " + pipe + " is no regular file"});
   expect_refused(out(folder.path("none/gpt2.trace")), 1, {"none/gpt2.trace"});
   expect_refused(strata_command("trace --model gpt9"), 2, {"'gpt9'", "gpt2-xl"});
   expect_refused(strata_command("trace --model gpt2 --seq 1025"), 2, {"1024 positions"});
