@@ -86,6 +86,11 @@ struct Packer {
   }
 
   void fresh(uint16_t k) {
+    if (chunk_class.size() == ChunkLayout::kMostChunks) {
+      throw ConfigError("chunks of " + std::to_string(chunk_elems) + " elements are more than " +
+                        std::to_string(ChunkLayout::kMostChunks) +
+                        " for these parameters; choose larger chunks");
+    }
     open[k] = {static_cast<ChunkId>(chunk_class.size()), 0};
     chunk_class.push_back(k);
     spanned.push_back(false);
@@ -175,7 +180,8 @@ uint64_t ChunkLayout::search_chunk_elems(std::span<const ParamSpec> params, uint
   for (size_t i = 0; i < kept; ++i) {
     if (matrices[i] <= bound) largest = matrices[i];
   }
-  const uint64_t first = round_up(largest, quantum);
+  // Next-fit fills every two chunks by more than one.
+  const uint64_t first = round_up(std::max(largest, total >> 16), quantum);
   const uint64_t step = round_up(std::max<uint64_t>(first / 256, 1), quantum);
   uint64_t best = first;
   uint64_t best_total = UINT64_MAX;

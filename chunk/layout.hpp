@@ -38,13 +38,17 @@ class ChunkLayout {
   static constexpr uint64_t kAlignElems = 64;
   static constexpr uint64_t kQuantum = 2048;
 
-  /// Throws ConfigError when `chunk_elems` is not a positive multiple of 2048 * ranks, or a
-  /// parameter is empty, has a size that is not positive, or is tied to something it cannot share
-  /// storage with.
+  /// More chunks than any plan is made for; their bookkeeping alone would fill the memory.
+  static constexpr uint64_t kMostChunks = uint64_t{1} << 20;
+
+  /// Throws ConfigError when `chunk_elems` is not a positive multiple of 2048 * ranks, there would
+  /// be more than `kMostChunks`, or a parameter is empty, has a size that is not positive, or is
+  /// tied to something it cannot share storage with.
   static ChunkLayout build(std::span<const ParamSpec>, const LayoutOptions&);
   /// The chunk size, in elements, with the least padding between the largest matrix and a quarter
   /// more. Left out, as embeddings: the largest sixteenth of the matrices, and those more than 4
-  /// times the median. Throws ConfigError as `build`.
+  /// times the median; and never so small that there were more than 2^17 chunks. Throws ConfigError
+  /// as `build`.
   static uint64_t search_chunk_elems(std::span<const ParamSpec>, uint32_t ranks);
 
   std::span<const ParamSpec> params() const noexcept { return params_; }

@@ -30,6 +30,7 @@ struct ParamSpec {
     for (const int64_t d : shape) n *= static_cast<uint64_t>(d);
     return n;
   }
+  bool operator==(const ParamSpec&) const = default;
 };
 
 /// What a chunk holds. Planes of a chunk are congruent: same tensors at the same element offsets.

@@ -10,16 +10,20 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
+void add_micro_batch(Flags& flags, ModelArgs& args) {
   flags.group("Model and batch");
   flags.text("--model", "NAME", args.model,
              "A preset (gpt2, gpt2-medium, gpt2-large, gpt2-xl) or a shape like "
              "gpt2:L6,D384,H6,V256,T128");
   flags.count("--seq", args.seq, "Tokens of a sequence", 1, 1u << 24, "all positions of the model");
   flags.count("--batch", args.batch, "Sequences of a micro-batch", 1, 1u << 24);
-  flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
   flags.choice("--dtype", args.dtype, std::array<std::string_view, 2>{"fp32", "bf16"},
                "Type of weights, activations and gradients");
+}
+
+void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
+  add_micro_batch(flags, args);
+  flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
   if (with_recompute) add_recompute(flags, args.recompute);
 }
 

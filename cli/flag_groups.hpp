@@ -11,6 +11,8 @@ struct Given {
   CLI::Option* warmup = nullptr;
 };
 
+/// A model and the shape of a micro-batch.
+void add_micro_batch(Flags& flags, ModelArgs& args);
 void add_model(Flags& flags, ModelArgs& args, bool with_recompute);
 Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule);
 void add_threads(Flags& flags, uint32_t& threads);

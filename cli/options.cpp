@@ -111,12 +111,13 @@ class Parser {
   DoctorArgs doctor_args_;
   PlanArgs plan_args_;
   VerifyArgs verify_args_;
+  TraceArgs trace_args_;
   PoliciesArgs policies_args_;
   ProbeArgs probe_args_;
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
-  CLI::App *plan_, *verify_, *policies_, *probe_, *bench_, *bench_step_, *bench_nvme_;
+  CLI::App *plan_, *verify_, *trace_, *policies_, *probe_, *bench_, *bench_step_, *bench_nvme_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -154,6 +155,13 @@ Parser::Parser() {
   verify_flags.count("--random", verify_args_.random,
                      "Compare N random configurations of small models, drawn from --seed", 1,
                      1u << 24, "off: the configuration given");
+  trace_ = add_verb(app_, "trace",
+                    "Write the trace of a training step, which docs/trace-format.md describes");
+  Flags trace_flags(*trace_);
+  add_micro_batch(trace_flags, trace_args_.model);
+  add_threads(trace_flags, trace_args_.threads);
+  trace_flags.group("Output");
+  trace_flags.text("--out,-o", "FILE", trace_args_.out, "File to write; - is stdout");
   policies_ = add_verb(app_, "policies", "List the offload policies");
   Flags(*policies_).json(policies_args_.json);
   doctor_ = add_verb(app_, "doctor", "Look at this machine: what would slow a run or stop it");
@@ -347,9 +355,8 @@ Command Parser::parse(int argc, const char* const* argv) {
   refuse_extras(app_);
   if (chosen.empty()) {
     throw ConfigError(
-        "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, "
-        "policies, "
-        "probe or bench, and see 'strata --help'");
+        "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, trace, "
+        "policies, probe or bench, and see 'strata --help'");
   }
   refuse_extras(*chosen.front());
   const auto needs = [](const std::string& value, const char* message) {
@@ -375,6 +382,10 @@ Command Parser::parse(int argc, const char* const* argv) {
     return inspect_args_;
   }
   if (chosen.front() == doctor_) return doctor_args_;
+  if (chosen.front() == trace_) {
+    require_model(trace_args_.model, "trace");
+    return trace_args_;
+  }
   if (chosen.front() == policies_) return policies_args_;
   if (chosen.front() == probe_) {
     check_transfers(probe_args_.block_bytes, probe_args_.nvme_bytes, NvmeOptions{}.depth,

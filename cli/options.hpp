@@ -127,6 +127,13 @@ struct DoctorArgs {
   bool json = false;
 };
 
+/// Writes the trace of a model's training step.
+struct TraceArgs {
+  ModelArgs model;
+  uint32_t threads = 0;   ///< 0: every core; each adds workspace to the ops
+  std::string out = "-";  ///< a file, or - for stdout
+};
+
 struct PoliciesArgs {
   bool json = false;
 };
@@ -169,7 +176,7 @@ struct TextRequest {
 };
 
 using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
-                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, PoliciesArgs, ProbeArgs,
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, PoliciesArgs, ProbeArgs,
                              BenchStepArgs, BenchNvmeArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws

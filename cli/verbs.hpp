@@ -13,6 +13,7 @@ int run_inspect(const InspectArgs&);
 int run_doctor(const DoctorArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
+int run_trace(const TraceArgs&);
 int run_policies(const PoliciesArgs&);
 int run_probe(const ProbeArgs&);
 

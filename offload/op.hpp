@@ -25,6 +25,7 @@ struct TensorUse {
   ParamId param;
   Plane plane;
   Access access;
+  bool operator==(const TensorUse&) const = default;
 };
 constexpr TensorUse reads(ParamId p) { return {p, Plane::weight, Access::read}; }
 constexpr TensorUse grad_of(ParamId p) { return {p, Plane::grad, Access::write}; }

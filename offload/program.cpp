@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "offload/value_packing.hpp"
 #include "runtime/errors.hpp"
@@ -168,6 +169,7 @@ void Program::Lowering::emit() {
     return id.chunk * kPlanes + static_cast<size_t>(id.plane);
   };
   std::vector<std::vector<OpIndex>> used_at(objects);
+  std::vector<OpIndex> newest(objects, UINT32_MAX);  // the newest op that uses it
   std::vector<OpIndex> last_grad(layout.chunks(), UINT32_MAX);
   struct Range {
     size_t uses, grads, values, completes;
@@ -180,15 +182,11 @@ void Program::Lowering::emit() {
 
   for (OpIndex i = 0; i < drafts.size(); ++i) {
     const Draft& d = drafts[i];
-    const size_t begin = out.uses_.size();
     for (const TensorUse& use : d.op->uses) {
       if (d.skip) break;
       for (const Piece& piece : layout.of_param(use.param)) {
         const ObjId id{piece.chunk, use.plane};
-        const auto same = [&](const ObjUse& u) { return u.object == id; };
-        if (std::any_of(out.uses_.begin() + static_cast<long>(begin), out.uses_.end(), same)) {
-          continue;
-        }
+        if (std::exchange(newest[object_index(id)], i) == i) continue;
         out.uses_.push_back({id, use.access});
         used_at[object_index(id)].push_back(i);
         if (use.plane == Plane::grad) last_grad[piece.chunk] = i;

@@ -32,6 +32,11 @@ void Tracer::begin(CallKind kind, uint32_t block) {
   trace_.segments.push_back({kind, block, {}});
 }
 
+Trace Tracer::take() {
+  std::erase_if(trace_.segments, [](const TraceSegment& s) { return s.ops.empty(); });
+  return std::move(trace_);
+}
+
 OpScope* Tracer::enter(const OpInfo& info, std::initializer_list<TensorUse> uses,
                        std::initializer_list<ValueId> in, std::initializer_list<ValueId> out) {
   const std::string where = std::string("op ") + info.name;

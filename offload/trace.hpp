@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "offload/op.hpp"
@@ -24,6 +23,7 @@ const char* name_of(CallKind) noexcept;
 struct ValueSpec {
   std::string name;
   uint64_t bytes;
+  bool operator==(const ValueSpec&) const = default;
 };
 
 struct TraceOp {
@@ -31,6 +31,9 @@ struct TraceOp {
   uint64_t flops, bytes, workspace;
   std::vector<TensorUse> uses;
   std::vector<ValueId> in, out;
+  /// Measured or estimated; 0: not known, and FLOPs and bytes say what there is to do.
+  double seconds = 0;
+  bool operator==(const TraceOp&) const = default;
 };
 
 /// The ops of one call of the model: (kind, block).
@@ -38,6 +41,7 @@ struct TraceSegment {
   CallKind kind;
   uint32_t block;
   std::vector<TraceOp> ops;
+  bool operator==(const TraceSegment&) const = default;
 };
 
 struct Trace {
@@ -46,6 +50,7 @@ struct Trace {
   std::vector<TraceSegment> segments;
 
   const TraceSegment* find(CallKind, uint32_t block) const noexcept;
+  bool operator==(const Trace&) const = default;
 };
 
 /// Records what a model declares. Call `begin` before each call of the model's code.
@@ -53,7 +58,8 @@ class Tracer final : public OpSink {
  public:
   Tracer(uint32_t blocks, std::vector<ValueSpec> values);
   void begin(CallKind, uint32_t block);
-  Trace take() { return std::move(trace_); }
+  /// Without the calls that declared no op.
+  Trace take();
 
  private:
   OpScope* enter(const OpInfo&, std::initializer_list<TensorUse>, std::initializer_list<ValueId> in,

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,18 @@ TEST(LayoutSearch, WorksWithoutMatrices) {
   EXPECT_EQ(ChunkLayout::search_chunk_elems(params, 1), 4096u);
   EXPECT_EQ(ChunkLayout::search_chunk_elems(params, 3), 6144u);
   EXPECT_EQ(ChunkLayout::search_chunk_elems({}, 2), 4096u);
+}
+
+TEST(LayoutSearch, NeverGivesMoreChunksThanThereMayBe) {
+  Params params(3);
+  params[0].shape = {8, 8};
+  params[1].shape = {int64_t{1} << 47};
+  params[2].shape = {int64_t{1} << 46, 2};
+  for (size_t n = 1; n <= params.size(); ++n) {
+    const std::span some(params.data(), n);
+    EXPECT_LE(ChunkLayout::build(some, {ChunkLayout::search_chunk_elems(some, 1), 1}).chunks(),
+              1u << 17);
+  }
 }
 
 TEST(LayoutSearch, IsAFunctionOfShapesAlone) {

@@ -238,6 +238,13 @@ TEST(ChunkLayout, RefusesBadChunkSizes) {
   EXPECT_THROW(ChunkLayout::search_chunk_elems(params, 0), ConfigError);
 }
 
+TEST(ChunkLayout, RefusesMoreChunksThanAnyPlanHas) {
+  const int64_t most = static_cast<int64_t>(ChunkLayout::kMostChunks);
+  EXPECT_EQ(ChunkLayout::build(Params{tensor("w", {most, 2048})}, {2048, 1}).chunks(), most);
+  EXPECT_THROW(ChunkLayout::build(Params{tensor("w", {most, 2048}), tensor("b", {1})}, {2048, 1}),
+               ConfigError);
+}
+
 TEST(ChunkLayout, RefusesBadShapes) {
   constexpr int64_t kHuge = int64_t{1} << 32;
   const std::vector<std::vector<int64_t>> shapes = {

@@ -168,6 +168,25 @@ TEST(Options, BenchStepAndPolicies) {
   EXPECT_CONTAINS(error("bench step"), "--model is missing");
 }
 
+TEST(Options, Trace) {
+  const auto a = parse_as<TraceArgs>(
+      "trace --model gpt2 --seq 256 --batch 4 --dtype bf16 --threads 2 --out gpt2.trace");
+  EXPECT_EQ(a.model.model, "gpt2");
+  EXPECT_EQ(a.model.seq, 256u);
+  EXPECT_EQ(a.model.batch, 4u);
+  EXPECT_EQ(a.model.dtype, DType::bf16);
+  EXPECT_EQ(a.threads, 2u);
+  EXPECT_EQ(a.out, "gpt2.trace");
+  EXPECT_EQ(parse_as<TraceArgs>("trace --model gpt2 -o x").out, "x");
+  EXPECT_EQ(parse_as<TraceArgs>("trace --model gpt2 -o -").out, "-");
+  EXPECT_EQ(parse_as<TraceArgs>("trace --model gpt2").out, "-");
+  EXPECT_CONTAINS(error("trace"), "trace: --model is missing");
+  EXPECT_CONTAINS(error("trace --model gpt2 --out ''"), "the value is empty");
+  for (const char* flag : {"--device-mem 1GiB", "--accum 2", "--recompute block", "--policy lru"}) {
+    EXPECT_CONTAINS(error(std::string("trace --model gpt2 ") + flag), "unknown flag");
+  }
+}
+
 TEST(Options, NvmeTier) {
   const auto a = parse_as<TrainArgs>(
       "train --model gpt2 --data t --nvme /a,/b --nvme-mem 2GiB --nvme-engine threads");

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "runtime/errors.hpp"
-#include "tests/train/checkpoint/mutate.hpp"
+#include "tests/mutate.hpp"
 
 namespace strata {
 namespace {

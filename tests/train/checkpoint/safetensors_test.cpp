@@ -6,8 +6,8 @@
 #include <random>
 
 #include "runtime/errors.hpp"
+#include "tests/mutate.hpp"
 #include "tests/runtime/files/memory_files.hpp"
-#include "tests/train/checkpoint/mutate.hpp"
 
 namespace strata {
 namespace {
