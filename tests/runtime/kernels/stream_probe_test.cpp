@@ -92,15 +92,13 @@ TEST_P(StreamProbe, TouchesEveryElementOnceAndNothingElse) {
       } else {
         want.want<uint16_t>(key);
       }
-      for (const uint32_t threads : {1u, 3u}) {
-        ThreadPool pool(threads);
-        const ThreadPool::Turn turn(pool);
-        for_each_target([&, stores = stores, type = type] {
-          Memory got(type, skew);
-          stream_in_place(pool, got.slices, type, key, stores);
-          ASSERT_EQ(std::memcmp(want.base, got.base, want.size), 0) << skew << " " << threads;
-        });
-      }
+      ThreadPool pool(3);
+      const ThreadPool::Turn turn(pool);
+      for_each_target([&, stores = stores, type = type] {
+        Memory got(type, skew);
+        stream_in_place(pool, got.slices, type, key, stores);
+        ASSERT_EQ(std::memcmp(want.base, got.base, want.size), 0) << skew << " " << key;
+      });
     }
   }
 }
