@@ -6,6 +6,7 @@
 #include <exception>
 #include <system_error>
 
+#include "cli/bench_adam.hpp"
 #include "cli/bench_nvme.hpp"
 #include "cli/bench_step.hpp"
 #include "cli/options.hpp"
@@ -32,6 +33,7 @@ struct Runner {
   int operator()(const strata::PoliciesArgs& a) const { return strata::run_policies(a); }
   int operator()(const strata::ProbeArgs& a) const { return strata::run_probe(a); }
   int operator()(const strata::BenchStepArgs& a) const { return strata::run_bench_step(a); }
+  int operator()(const strata::BenchAdamArgs& a) const { return strata::run_bench_adam(a); }
   int operator()(const strata::BenchNvmeArgs& a) const { return strata::run_bench_nvme(a); }
 };
 

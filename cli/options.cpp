@@ -116,8 +116,10 @@ class Parser {
   ProbeArgs probe_args_;
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
+  BenchAdamArgs bench_adam_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
-  CLI::App *plan_, *verify_, *trace_, *policies_, *probe_, *bench_, *bench_step_, *bench_nvme_;
+  CLI::App *plan_, *verify_, *trace_, *policies_, *probe_;
+  CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -270,6 +272,16 @@ void Parser::add_benches() {
                    10000);
   nvme_flags.real("--seconds", nvme.seconds, "Of one measurement", {0.01, 3600});
   nvme_flags.json(nvme.json);
+
+  bench_adam_ = add_verb(*bench_, "adam", "Time AdamW beside a plain walk over the same memory");
+  Flags adam_flags(*bench_adam_);
+  BenchAdamArgs& adam = bench_adam_args_;
+  adam_flags.group("Measurement");
+  adam_flags.bytes("--bytes", adam.bytes, "Bytes of the arrays of each dtype, at least 1 MiB");
+  adam_flags.count("--pairs", adam.pairs, "Alternating pairs of measurements; the median counts", 1,
+                   10000);
+  add_threads(adam_flags, adam.threads);
+  adam_flags.json(adam.json);
 }
 
 CLI::App* Parser::add_verb(CLI::App& parent, const char* name, const char* help) {
@@ -411,8 +423,18 @@ Command Parser::parse_bench() {
     finish_bench_nvme();
     return bench_nvme_args_;
   }
+  if (bench_adam_->parsed()) {
+    refuse_extras(*bench_adam_);
+    constexpr uint64_t kLeast = 1 << 20, kMost = uint64_t{1} << 50;
+    if (bench_adam_args_.bytes < kLeast || bench_adam_args_.bytes > kMost) {
+      throw ConfigError("--bytes: must be 1 MiB to 1024 TiB");
+    }
+    return bench_adam_args_;
+  }
   if (!bench_step_->parsed()) {
-    throw ConfigError("bench: say what to measure: strata bench step, or strata bench nvme DIR");
+    throw ConfigError(
+        "bench: say what to measure: strata bench step, strata bench adam, or strata bench nvme "
+        "DIR");
   }
   refuse_extras(*bench_step_);
   require_model(bench_step_args_.model, "bench step");

@@ -170,14 +170,21 @@ struct BenchNvmeArgs {
   bool json = false;
 };
 
+struct BenchAdamArgs {
+  uint32_t threads = 0;
+  uint64_t bytes = uint64_t{1} << 30;  ///< of all arrays of one dtype, rounded up
+  uint32_t pairs = 15;
+  bool json = false;
+};
+
 /// --help or --version: print `text` on stdout and exit with 0.
 struct TextRequest {
   std::string text;
 };
 
 using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
-                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, PoliciesArgs, ProbeArgs,
-                             BenchStepArgs, BenchNvmeArgs>;
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, PoliciesArgs,
+                             ProbeArgs, BenchStepArgs, BenchNvmeArgs, BenchAdamArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/kernels/optimizer.hpp"
 #include "runtime/kernels/slices.hpp"
 
@@ -23,40 +25,52 @@ struct AdamWConstants {
 HWY_BEFORE_NAMESPACE();
 namespace strata::kernels::HWY_NAMESPACE {
 
-/// Updates whole vectors of D from element i on; returns where it stopped. Constants
-/// are a copy, since stores of float might alias them.
+/// Updates the vector of D from element i on; sets `nonfinite` when its masters must be reported.
 template <class D, class Weight, class Grad>
-HWY_INLINE uint64_t adamw_lanes(D d, Master<Weight> master, const Grad* grad, float* m, float* v,
-                                AdamWConstants c, uint64_t i, uint64_t end, bool& nonfinite) {
-  const uint64_t step = hn::Lanes(d);
+HWY_INLINE void adamw_vector(D d, Master<Weight> master, const Grad* grad, float* m, float* v,
+                             const AdamWConstants& c, uint64_t i, bool& nonfinite) {
+  const auto g = hn::Mul(load(d, grad + i), hn::Set(d, c.clip));
+  auto m1 = hn::Add(hn::Mul(hn::Set(d, c.beta1), load(d, m + i)), hn::Mul(hn::Set(d, c.rest1), g));
+  auto v1 = hn::Add(hn::Mul(hn::Set(d, c.beta2), load(d, v + i)),
+                    hn::Mul(hn::Mul(hn::Set(d, c.rest2), g), g));
+  const auto root = hn::Sqrt(hn::Mul(v1, hn::Set(d, c.inv_bias2)));
+  const auto change = hn::Div(hn::Mul(hn::Set(d, c.step), m1), hn::Add(root, hn::Set(d, c.eps)));
+  auto w1 = hn::Sub(hn::Mul(master.get(d, i), hn::Set(d, c.decay)), change);
+  // Where m or v is NaN so is w: one test, hardly ever true, saves replacing NaN in all three.
   const hn::RebindToSigned<D> di;
-  auto worst = hn::Zero(di);
-  for (; i + step <= end; i += step) {
-    const auto g = hn::Mul(stream(d, grad + i), hn::Set(d, c.clip));
-    const auto m1 = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.beta1), stream(d, m + i)),
-                                         hn::Mul(hn::Set(d, c.rest1), g)));
-    const auto v1 = canonical(d, hn::Add(hn::Mul(hn::Set(d, c.beta2), stream(d, v + i)),
-                                         hn::Mul(hn::Mul(hn::Set(d, c.rest2), g), g)));
-    const auto root = hn::Sqrt(hn::Mul(v1, hn::Set(d, c.inv_bias2)));
-    const auto change = hn::Div(hn::Mul(hn::Set(d, c.step), m1), hn::Add(root, hn::Set(d, c.eps)));
-    const auto decayed = hn::Mul(master.get(d, i), hn::Set(d, c.decay));
-    const auto w1 = canonical(d, hn::Sub(decayed, change));
-    worst = hn::Max(worst, magnitude(d, w1));
-    store(d, m1, m + i);
-    store(d, v1, v + i);
-    master.put(d, w1, i);
+  const auto bad = hn::Gt(magnitude(d, w1), hn::Set(di, Master<Weight>::kNonFinite - 1));
+  if (HWY_UNLIKELY(!hn::AllFalse(di, bad))) {
+    nonfinite = true;
+    m1 = canonical(d, m1);
+    v1 = canonical(d, v1);
+    w1 = canonical(d, w1);
   }
-  nonfinite |= !hn::AllFalse(di, hn::Gt(worst, hn::Set(di, Master<Weight>::kNonFinite - 1)));
-  return i;
+  store(d, m1, m + i);
+  store(d, v1, v + i);
+  master.put(d, w1, i);
 }
 
+/// Constants are a copy, since stores of float might alias them.
 template <class Weight, class Grad>
-bool adamw_range(Master<Weight> master, const AdamWSlice& s, const AdamWConstants& c,
-                 uint64_t begin, uint64_t end) {
+bool adamw_range(Master<Weight> master, const AdamWSlice& s, AdamWConstants c, uint64_t i,
+                 uint64_t end) {
   const auto* grad = static_cast<const Grad*>(s.grad);
+  float* const m = s.m;
+  float* const v = s.v;
+  const Full d;
+  const uint64_t step = hn::Lanes(d), group = std::max<uint64_t>(kGroup, step);
   bool nonfinite = false;
-  begin = adamw_lanes(Full(), master, grad, s.m, s.v, c, begin, end, nonfinite);
-  adamw_lanes(One(), master, grad, s.m, s.v, c, begin, end, nonfinite);
+  for (; i + group <= end; i += group) {
+    master.prefetch(i);
+    prefetch_group(grad + i);
+    prefetch_group(m + i);
+    prefetch_group(v + i);
+    for (uint64_t k = 0; k < group; k += step) {
+      adamw_vector(d, master, grad, m, v, c, i + k, nonfinite);
+    }
+  }
+  for (; i + step <= end; i += step) adamw_vector(d, master, grad, m, v, c, i, nonfinite);
+  for (; i < end; ++i) adamw_vector(One(), master, grad, m, v, c, i, nonfinite);
   return nonfinite;
 }
 

@@ -21,10 +21,15 @@ template <>
 struct Master<float> {
   static constexpr int32_t kNonFinite = 0x7f800000;
   float* w;
+  HWY_INLINE void prefetch(uint64_t i) const { prefetch_group(w + i); }
   template <class D>
   HWY_INLINE hn::VFromD<D> get(D d, uint64_t i) const {
-    prefetch_ahead(w + i);
     return load(d, w + i);
+  }
+  template <class D>
+  HWY_INLINE hn::VFromD<D> stream(D d, uint64_t i) const {
+    prefetch_ahead(w + i);
+    return get(d, i);
   }
   template <class D>
   HWY_INLINE void put(D d, hn::VFromD<D> v, uint64_t i) const {
@@ -37,11 +42,19 @@ struct Master<Bf16> {
   static constexpr int32_t kNonFinite = kSplitNonFinite;
   Bf16* hi;
   uint16_t* lo;
+  HWY_INLINE void prefetch(uint64_t i) const {
+    prefetch_group(hi + i);
+    prefetch_group(lo + i);
+  }
   template <class D>
   HWY_INLINE hn::VFromD<D> get(D d, uint64_t i) const {
+    return load_split(d, hi + i, lo + i);
+  }
+  template <class D>
+  HWY_INLINE hn::VFromD<D> stream(D d, uint64_t i) const {
     prefetch_ahead(hi + i);
     prefetch_ahead(lo + i);
-    return load_split(d, hi + i, lo + i);
+    return get(d, i);
   }
   template <class D>
   HWY_INLINE void put(D d, hn::VFromD<D> v, uint64_t i) const {

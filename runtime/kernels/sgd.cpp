@@ -31,7 +31,7 @@ HWY_INLINE uint64_t sgd_lanes(D d, Master<Weight> master, const Grad* grad, floa
   const hn::RebindToSigned<D> di;
   auto worst = hn::Zero(di);
   for (; i + step <= end; i += step) {
-    const auto w = master.get(d, i);
+    const auto w = master.stream(d, i);
     auto g =
         hn::Add(hn::Mul(stream(d, grad + i), hn::Set(d, c.clip)), hn::Mul(hn::Set(d, c.decay), w));
     if constexpr (kMomentum) {

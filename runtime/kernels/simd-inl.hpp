@@ -36,6 +36,22 @@ HWY_INLINE void prefetch_ahead(const T* p) {
   hwy::Prefetch(p + 1024);
 }
 
+/// Elements that `prefetch_group` asks for at a time: a whole number of cache lines of any type.
+constexpr uint64_t kGroup = 32;
+
+/// As `prefetch_ahead` for kGroup elements, each line once: from far into the large cache and from
+/// near into the small one. What comes from memory at once is limited by the small cache's few
+/// pending lines; a kernel that computes for long between its loads needs both.
+template <class T>
+HWY_INLINE void prefetch_group(const T* p) {
+  constexpr size_t kFar = 4096, kNear = 1024, kLine = 64;
+  const auto* bytes = reinterpret_cast<const char*>(p);
+  for (size_t k = 0; k < kGroup * sizeof(T); k += kLine) {
+    __builtin_prefetch(bytes + kFar + k, 0, 2);
+    __builtin_prefetch(bytes + kNear + k, 0, 3);
+  }
+}
+
 /// 16 bits an element, zero-extended to 32.
 template <class D>
 HWY_INLINE hn::VFromD<Bits<D>> load_halves(D, const uint16_t* p) {

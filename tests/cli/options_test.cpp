@@ -215,6 +215,26 @@ TEST(Options, BenchNvme) {
   EXPECT_CONTAINS(error("bench nvme d e"), "'e' belongs to no flag");
 }
 
+TEST(Options, BenchAdam) {
+  const auto a = parse_as<BenchAdamArgs>("bench adam --threads 3 --bytes 2MiB --pairs 4 --json");
+  EXPECT_EQ(a.threads, 3u);
+  EXPECT_EQ(a.bytes, 2u << 20);
+  EXPECT_EQ(a.pairs, 4u);
+  EXPECT_TRUE(a.json);
+  const auto b = parse_as<BenchAdamArgs>("bench adam");
+  EXPECT_EQ(b.threads, 0u);
+  EXPECT_EQ(b.bytes, 1u << 30);
+  EXPECT_EQ(b.pairs, 15u);
+  EXPECT_CONTAINS(error("bench"), "strata bench adam");
+  EXPECT_CONTAINS(error("bench adma"), "did you mean 'adam'");
+  EXPECT_CONTAINS(error("bench adam --bytes 0"), "--bytes: must be 1 MiB");
+  EXPECT_CONTAINS(error("bench adam --bytes 2000TiB"), "--bytes: must be 1 MiB");
+  EXPECT_CONTAINS(error("bench adam --pairs 0"), "--pairs: '0'");
+  EXPECT_CONTAINS(error("bench adam --threads 0"), "--threads: '0'");
+  EXPECT_CONTAINS(error("bench adam --pair 3"), "did you mean '--pairs'");
+  EXPECT_CONTAINS(error("bench adam d"), "'d' belongs to no flag");
+}
+
 TEST(Options, HelpAndVersionAreTexts) {
   EXPECT_CONTAINS(help("--help"), "verify");
   EXPECT_CONTAINS(help("-h"), "policies");
@@ -222,6 +242,7 @@ TEST(Options, HelpAndVersionAreTexts) {
   EXPECT_CONTAINS(help("train --help"), "[1000]");
   EXPECT_CONTAINS(help("verify --help"), "--random");
   EXPECT_CONTAINS(help("bench step --help"), "--pairs");
+  EXPECT_CONTAINS(help("bench adam --help"), "--bytes");
   EXPECT_EQ(help("plan --help").find("--random"), std::string::npos);
   EXPECT_EQ(help("--version").find("strata "), 0u);
 }
