@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
@@ -11,11 +13,16 @@ int run_plan(const PlanArgs& args) {
   SessionConfig config = session_config(args);
   if (!args.machine.empty()) config.rates = rates_of(load_machine(args.machine), config.dtype);
   const Workload workload(config);
-  const Budgets budgets = resolve_budgets(args.budget);
+  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
   const PlanResult plan = workload.plan(budgets);
   std::vector<Fix> fixes;
   if (!plan.fits) fixes = find_fixes(workload, plan, budgets);
   out.text(plan_table(workload, plan));
+  if (plan.fits) {
+    out.text(fmt::format("At {} a step takes {:.1f} ms.",
+                         args.machine.empty() ? "nominal rates" : "the rates of " + args.machine,
+                         plan.prediction.step_seconds * 1e3));
+  }
   if (!plan.fits) out.text(fixes_text(plan, fixes));
   out.result(plan_json(plan, fixes));
   return plan.fits ? 0 : 3;

@@ -39,7 +39,7 @@ LrSchedule schedule_of(const RunArgs& args) {
   return {args.optimizer.lr, args.optimizer.min_lr, args.optimizer.warmup, args.steps};
 }
 
-Budgets resolve_budgets(const BudgetArgs& args) {
+Budgets resolve_budgets(const BudgetArgs& args, bool elsewhere) {
   // Steps of 8 MiB, so that the same command gets the same verdict each time.
   constexpr size_t kStep = 8 << 20;
   const size_t available = available_host_memory();
@@ -50,7 +50,7 @@ Budgets resolve_budgets(const BudgetArgs& args) {
   device = args.device_mem ? args.device_mem->resolve("--device-mem", available)
                            : std::min(Size::percent(80).resolve("--device-mem", available),
                                       available - std::min(available, host));
-  if (device + host > available) {
+  if (device + host > available && !elsewhere) {
     throw ConfigError("--device-mem (" + format_bytes(device) + ") and --host-mem (" +
                       format_bytes(host) + ") are one memory on this machine and exceed the " +
                       format_bytes(available) + " available; lower one of them");
@@ -64,6 +64,8 @@ Budgets resolve_budgets(const BudgetArgs& args) {
     free *= args.nvme.size();
     const Size size = args.nvme_mem.value_or(Size::percent(80));
     b.bytes[static_cast<size_t>(Tier::nvme)] = size.resolve("--nvme-mem", free);
+  } else if (args.nvme_mem && elsewhere) {
+    b.bytes[static_cast<size_t>(Tier::nvme)] = args.nvme_mem->resolve("--nvme-mem", 0);
   } else if (args.nvme_mem) {
     throw ConfigError("--nvme-mem: there is no NVMe tier; name its directories with --nvme");
   }

@@ -16,8 +16,9 @@ LrSchedule schedule_of(const RunArgs&);
 /// Bytes of each tier. The device defaults to 80 % of what is available, the host to nothing; both
 /// are one memory here, so together they may not exceed what is available. What the process and its
 /// libraries take beside the arenas is measured and charged to the host, or to the device where the
-/// host has nothing.
-Budgets resolve_budgets(const BudgetArgs&);
+/// host has nothing. `elsewhere`: for planning only, on a machine that may have more, and NVMe
+/// without directories.
+Budgets resolve_budgets(const BudgetArgs&, bool elsewhere = false);
 
 /// Opens `--data`, which the option parser saw to it is there. Throws ConfigError.
 std::unique_ptr<TokenSource> open_data(const RunArgs&, uint32_t seq, uint64_t vocabulary);

@@ -64,6 +64,11 @@ TEST(RunPlan, TimesComeFromAMachineFile) {
   flags["--machine"] = tree / "machines" / "h100-node.json";
   const double fast = plan(flags).json().at("step_seconds");
   EXPECT_LT(fast, nominal / 5);
+  // That machine's memory is not this one's.
+  flags["--device-mem"] = "10TiB";
+  flags["--nvme-mem"] = "1TiB";
+  EXPECT_EQ(plan(flags).code, 0);
+  EXPECT_EQ(plan(flags).json()["tiers"]["nvme"]["budget"], uint64_t{1} << 40);
   flags["--machine"] = tree / "README.md";
   const CommandOutcome bad = plan(flags);
   EXPECT_EQ(bad.code, 2);
