@@ -144,16 +144,19 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
 
 std::string describe(const VerifyCase& c) {
   const SessionConfig& s = c.session;
+  const std::string recompute = s.recompute == 0            ? "none"
+                                : s.recompute == kAllBlocks ? "block"
+                                                            : std::to_string(s.recompute);
   char text[384];
   std::snprintf(
       text, sizeof text,
       "%s %s batch %u accum %u clip %g %s%s policy %s chunk %llu threads %u device %zu "
-      "host %zu nvme %zu recompute %u delay seed %llu%s",
+      "host %zu nvme %zu recompute %s delay seed %llu%s",
       s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches, s.clip,
       s.optimizer.kind == OptimizerKind::adamw ? "adamw" : "sgd",
       s.optimizer.kind == OptimizerKind::sgd && s.optimizer.momentum > 0 ? " momentum" : "",
       s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
-      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], s.recompute,
+      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], recompute.c_str(),
       static_cast<unsigned long long>(c.delay_seed), c.evaluate ? " evaluating" : "");
   std::string out = text;
   if (c.checkpoint_after != 0) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/offload/toy_run.hpp"
+#include "tests/sanitized.hpp"
 
 namespace strata::toy {
 namespace {
@@ -22,7 +23,8 @@ std::vector<Action> random_actions(std::mt19937_64& random, uint32_t chunks, siz
   return actions;
 }
 
-/// 25,000 virtual runs a case, of two steps and an evaluation each, with random durations.
+/// 25,000 virtual runs a case (a tenth under sanitizers), of two steps and an evaluation each, with
+/// random durations.
 class WrongPlans : public ::testing::TestWithParam<int> {};
 
 TEST_P(WrongPlans, FinishInVirtualTime) {
@@ -48,7 +50,8 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
   const PlanResult tight = make_plan(in);
   ASSERT_TRUE(tight.fits);
 
-  for (int run = 0; run < 25000; ++run) {
+  const int runs = kSanitized ? 2500 : 25000;
+  for (int run = 0; run < runs; ++run) {
     Plan plan = tight.plan;
     plan.actions = {random_actions(random, layout.chunks(), train.ops().size()),
                     random_actions(random, layout.chunks(), eval.ops().size())};
