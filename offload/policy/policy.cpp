@@ -48,6 +48,19 @@ void settle_below_device(const PlacementInput& in, std::vector<ChunkPlacement>& 
   }
 }
 
+std::vector<ChunkPlacement> place_below_device(const PlacementInput& in) {
+  std::vector<ChunkPlacement> out(in.layout.chunks(), ChunkPlacement::all(Place::host));
+  uint64_t below = 0;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) below += in.shape.chunk_units(c);
+  const uint64_t room = uint64_t{in.host_units} + in.nvme_units;
+  for (ChunkId c = 0; c < in.layout.chunks() && below > room; ++c) {
+    out[c] = ChunkPlacement::all(Place::device);
+    below -= in.shape.chunk_units(c);
+  }
+  settle_below_device(in, out);
+  return out;
+}
+
 std::span<const PolicyInfo> policies() {
   static constexpr std::array<PolicyInfo, 4> kPolicies = {{
       {"resident", "", "everything on the device; refuses when it does not fit"},

@@ -47,6 +47,10 @@ class Policy {
 /// there is any: those used least often first.
 void settle_below_device(const PlacementInput&, std::vector<ChunkPlacement>&);
 
+/// Homes of policies that stream everything: on the host as far as it reaches, then on NVMe, the
+/// first chunks' on the device beyond.
+std::vector<ChunkPlacement> place_below_device(const PlacementInput&);
+
 struct PolicyInfo {
   std::string_view name;
   std::string_view parameters;
