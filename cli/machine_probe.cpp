@@ -22,9 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Elements of each array that is streamed: far more than caches hold.
-constexpr uint64_t kElems = 16 << 20;
-
 /// Work a second, over whole calls of `work` that take `seconds` or more.
 double rate_over(double seconds, double work, const std::function<void()>& run) {
   const auto start = Clock::now();
@@ -37,21 +34,24 @@ double rate_over(double seconds, double work, const std::function<void()>& run) 
   return done / took;
 }
 
-/// Arrays of the streamed size in huge pages, written once.
+/// Arrays of fp32 in huge pages, written once.
 class Arrays {
  public:
-  explicit Arrays(size_t count) : arena_(allocate_pages(count * kElems * 4, "a probe")) {
+  Arrays(size_t count, uint64_t elems)
+      : elems_(elems), arena_(allocate_pages(count * elems * 4, "a probe")) {
     std::memset(arena_.base(), 0, arena_.bytes());
   }
-  float* operator[](size_t i) { return reinterpret_cast<float*>(arena_.base()) + i * kElems; }
+  float* operator[](size_t i) { return reinterpret_cast<float*>(arena_.base()) + i * elems_; }
 
  private:
+  uint64_t elems_;
   Arena arena_;
 };
 
 class Probe {
  public:
-  explicit Probe(const ProbeOptions& o) : o_(o), backend_(backend_options(o)) {}
+  explicit Probe(const ProbeOptions& o)
+      : o_(o), elems_(o.array_bytes / sizeof(float)), backend_(backend_options(o)) {}
 
   MeasuredRate gemm(DType t) {
     const auto products =
@@ -64,22 +64,22 @@ class Probe {
 
   /// acc += x: two arrays read, one written.
   MeasuredRate memory() {
-    Arrays a(2);
+    Arrays a(2, elems_);
     return sample([&] {
-      return rate_over(o_.seconds, 3.0 * 4 * kElems, [&] {
+      return rate_over(o_.seconds, 3.0 * 4 * static_cast<double>(elems_), [&] {
         const ThreadPool::Turn turn(backend_.pool());
-        kernels::accumulate(backend_.pool(), a[0], DType::f32, a[1], DType::f32, kElems);
+        kernels::accumulate(backend_.pool(), a[0], DType::f32, a[1], DType::f32, elems_);
       });
     });
   }
 
   /// AdamW on fp32: weight, gradient, m and v read, all but the gradient written.
   MeasuredRate update() {
-    Arrays a(4);
-    const kernels::AdamWSlice slice{a[0], nullptr, a[1], a[2], a[3], kElems, 0};
+    Arrays a(4, elems_);
+    const kernels::AdamWSlice slice{a[0], nullptr, a[1], a[2], a[3], elems_, 0};
     const kernels::StepScale scale{1, 1, 1, 1};
     return sample([&] {
-      return rate_over(o_.seconds, 7.0 * 4 * kElems, [&] {
+      return rate_over(o_.seconds, 7.0 * 4 * static_cast<double>(elems_), [&] {
         const ThreadPool::Turn turn(backend_.pool());
         kernels::adamw(backend_.pool(), {&slice, 1}, DType::f32, DType::f32,
                        {1e-3, 0.9, 0.999, 1e-8}, &scale);
@@ -88,11 +88,11 @@ class Probe {
   }
 
   MeasuredRate copy(Resource r) {
-    Arrays a(2);
+    Arrays a(2, elems_);
     Stream& stream = backend_.stream(r);
     return sample([&] {
-      return rate_over(o_.seconds, 4.0 * kElems, [&] {
-        stream.copy(a[0], a[1], 4 * kElems);
+      return rate_over(o_.seconds, 4.0 * static_cast<double>(elems_), [&] {
+        stream.copy(a[0], a[1], 4 * elems_);
         backend_.wait(stream.record());
       });
     });
@@ -141,6 +141,7 @@ class Probe {
   }
 
   const ProbeOptions& o_;
+  uint64_t elems_;
   HostBackend backend_;
 };
 

@@ -16,6 +16,8 @@ struct ProbeOptions {
   std::vector<std::string> nvme;  ///< directories, one on each drive; none: no rates of NVMe
   uint64_t nvme_bytes = uint64_t{1} << 30;
   uint64_t block_bytes = 1 << 20;
+  /// Of each array that memory, updates and copies are timed over; less fits some caches.
+  uint64_t array_bytes = 256 << 20;
   uint32_t samples = 5;
   double seconds = 0.3;  ///< of a sample
 };

@@ -191,6 +191,8 @@ void Parser::add_probe() {
   flags.bytes("--file-size", probe_args_.nvme_bytes, "Bytes to measure in, written through once");
   flags.bytes("--block-size", probe_args_.block_bytes, "Bytes of a transfer");
   flags.group("Measurement");
+  flags.bytes("--array-size", probe_args_.array_bytes,
+              "Bytes of each array that memory is timed over; caches should not hold it");
   flags.count("--samples", probe_args_.samples, "Samples of each rate; the median counts", 1, 1000);
   flags.real("--seconds", probe_args_.seconds, "Of a sample", {0.001, 60});
   add_threads(flags, probe_args_.threads);
@@ -402,6 +404,9 @@ Command Parser::parse(int argc, const char* const* argv) {
   if (chosen.front() == probe_) {
     check_transfers(probe_args_.block_bytes, probe_args_.nvme_bytes, NvmeOptions{}.depth,
                     "256 of them");
+    if (probe_args_.array_bytes < 4096 || probe_args_.array_bytes > uint64_t{1} << 40) {
+      throw ConfigError("--array-size: must be from 4 KiB to 1 TiB");
+    }
     return probe_args_;
   }
   if (chosen.front() == plan_) {

@@ -144,6 +144,7 @@ struct ProbeArgs {
   std::vector<std::string> nvme;
   uint64_t nvme_bytes = uint64_t{1} << 30;
   uint64_t block_bytes = 1 << 20;
+  uint64_t array_bytes = 256 << 20;
   uint32_t threads = 0;
   uint32_t samples = 5;
   double seconds = 0.3;  ///< of a sample

@@ -35,6 +35,7 @@ int run_probe(const ProbeArgs& args) {
   o.nvme = args.nvme;
   o.nvme_bytes = args.nvme_bytes;
   o.block_bytes = args.block_bytes;
+  o.array_bytes = args.array_bytes;
   o.samples = args.samples;
   o.seconds = args.seconds;
   const Machine m =

@@ -7,13 +7,29 @@ namespace {
 TEST(RunProbe, WritesAMachineFileThatPlanTakes) {
   const Folder folder;
   const std::string file = folder.path("m.json"), drive = folder.path("");
-  const CommandOutcome o = strata_command({"probe",       "--model",   "gpt2:L1,D32,H2,V64,T32",
-                                           "--seq",       "32",        "--batch",
-                                           "1",           "--threads", "2",
-                                           "--samples",   "1",         "--seconds",
-                                           "0.001",       "--nvme",    drive,
-                                           "--file-size", "4MiB",      "--block-size",
-                                           "16KiB",       "--out",     file,
+  const CommandOutcome o = strata_command({"probe",
+                                           "--model",
+                                           "gpt2:L1,D32,H2,V64,T32",
+                                           "--seq",
+                                           "32",
+                                           "--batch",
+                                           "1",
+                                           "--threads",
+                                           "2",
+                                           "--array-size",
+                                           "64KiB",
+                                           "--samples",
+                                           "1",
+                                           "--seconds",
+                                           "0.001",
+                                           "--nvme",
+                                           drive,
+                                           "--file-size",
+                                           "4MiB",
+                                           "--block-size",
+                                           "16KiB",
+                                           "--out",
+                                           file,
                                            "--json"});
   ASSERT_EQ(o.code, 0) << o.err;
   const nlohmann::json j = o.json();
@@ -25,7 +41,7 @@ TEST(RunProbe, WritesAMachineFileThatPlanTakes) {
   }
   EXPECT_EQ(strata_command({"plan", "--model", "gpt2:L1,D32,H2,V64,T32", "--machine", file}).code,
             0);
-  for (const std::string flag : {"--block-size", "--file-size"}) {
+  for (const std::string flag : {"--block-size", "--file-size", "--array-size"}) {
     const CommandOutcome bad = strata_command({"probe", flag, "1000"});
     EXPECT_EQ(bad.code, 2);
     EXPECT_EQ(bad.err.find("error: " + flag + ": "), 0u) << bad.err;
