@@ -23,9 +23,6 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using kernels::StreamStores;
 
-/// From here on, other work on the machine makes the figures doubtful.
-constexpr double kNoisyShare = 0.05;
-
 /// Elements of a chunk as `auto` cuts GPT-2: its largest matrix but the embedding.
 constexpr uint64_t kChunkElems = 768 * 3072;
 /// Slices of planes are multiples of so many elements.

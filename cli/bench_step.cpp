@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "cli/cpu_time.hpp"
 #include "cli/output.hpp"
 #include "models/host/gemm_rate.hpp"
 #include "models/registry.hpp"
@@ -15,9 +16,6 @@ namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// From here on, other work on the machine makes the figures doubtful.
-constexpr double kNoisyShare = 0.05;
 
 BenchWorkerConfig worker_config(const BenchStepArgs& a, BenchArm arm) {
   BenchWorkerConfig w;

@@ -5,6 +5,9 @@
 
 namespace strata {
 
+/// Share of others from which on their work makes the figures of a measurement doubtful.
+constexpr double kNoisyShare = 0.05;
+
 /// CPU seconds of all processors together, since the machine started.
 struct CpuTimes {
   double busy = 0;  ///< time stolen by a hypervisor's other guests included

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "cli/bench_step.hpp"  // median
 #include "cli/nvme_transfers.hpp"
 #include "models/gpt2_config.hpp"
 #include "models/host/gemm_rate.hpp"
@@ -148,9 +149,8 @@ class Probe {
 }  // namespace
 
 MeasuredRate rate_of(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  return {(samples[(n - 1) / 2] + samples[n / 2]) / 2, samples.front(), samples.back()};
+  const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
+  return {median(samples), *least, *most};
 }
 
 Machine probe_machine(const ProbeOptions& o, const std::function<void(const char*)>& say) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -16,81 +17,68 @@ using Json = nlohmann::ordered_json;
 constexpr int kVersion = 1;
 constexpr size_t kMostBytes = 1 << 16;
 
-/// One object of the file: values of the types expected, and no key that nobody asked for.
+[[noreturn]] void refuse(std::string_view file, const std::string& why) {
+  throw ConfigError(fmt::format("{}: {}; docs/machine-format.md has the format", file, why));
+}
+
+/// One object of the file: values of the types expected.
 class Fields {
  public:
   Fields(const Json& j, std::string_view file, std::string where)
       : j_(j), file_(file), where_(std::move(where)) {
-    if (!j.is_object()) refuse(fmt::format("{} is not an object", where_));
+    if (!j.is_object()) refuse(file_, fmt::format("{} is not an object", where_));
   }
 
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw ConfigError(fmt::format("{}: {}; docs/machine-format.md has the format", file_, why));
-  }
-  const Json* find(std::string_view key) {
+  const Json* find(std::string_view key) const {
     const auto it = j_.find(key);
-    if (it == j_.end()) return nullptr;
-    ++used_;
-    return &*it;
+    return it == j_.end() ? nullptr : &*it;
   }
-  const Json& at(std::string_view key) {
+  const Json& at(std::string_view key) const {
     const Json* j = find(key);
-    if (j == nullptr) refuse(fmt::format("{} has no '{}'", where_, key));
+    if (j == nullptr) refuse(file_, fmt::format("{} has no '{}'", where_, key));
     return *j;
   }
-  std::string text(std::string_view key, bool required) {
+  std::string text(std::string_view key, bool required) const {
     const Json* j = required ? &at(key) : find(key);
     if (j == nullptr) return {};
-    if (!j->is_string()) refuse(fmt::format("'{}' is not a text", key));
+    if (!j->is_string()) refuse(file_, fmt::format("'{}' is not a text", key));
     return j->get<std::string>();
   }
-  double number(const Json& j, std::string_view key, double least) const {
-    const double x = j.is_number() ? j.get<double>() : std::nan("");
-    if (!std::isfinite(x) || x < least) {
-      refuse(fmt::format("'{}' is not a number {}", key, least > 0 ? "above 0" : "of at least 0"));
-    }
-    return x;
-  }
-  /// Call last.
-  void expect_all_used() const {
-    if (used_ == j_.size()) return;
+  /// Refuses every other key.
+  void only(std::span<const std::string_view> keys) const {
     for (const auto& [key, value] : j_.items()) {
-      if (!known(key)) refuse(fmt::format("{} has an unknown key '{}'", where_, key));
+      if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+      refuse(file_, fmt::format("{} has an unknown key '{}'", where_, key));
     }
   }
-  void allow(std::span<const std::string_view> keys) { known_ = keys; }
 
  private:
-  bool known(std::string_view key) const {
-    for (const std::string_view k : known_) {
-      if (k == key) return true;
-    }
-    return false;
-  }
-
   const Json& j_;
   std::string_view file_;
   std::string where_;
-  size_t used_ = 0;
-  std::span<const std::string_view> known_;
 };
+
+double read_number(const Json& j, std::string_view key, std::string_view file, double least) {
+  const double x = j.is_number() ? j.get<double>() : std::nan("");
+  if (std::isfinite(x) && x >= least) return x;
+  refuse(file,
+         fmt::format("'{}' is not a number {}", key, least > 0 ? "above 0" : "of at least 0"));
+}
 
 constexpr double kSmallest = 1e-30;
 
 MeasuredRate read_rate(const Json& j, std::string_view key, std::string_view file) {
   if (j.is_number()) {
-    const double x = Fields(Json::object(), file, "").number(j, key, kSmallest);
+    const double x = read_number(j, key, file, kSmallest);
     return {x, x, x};
   }
-  Fields f(j, file, fmt::format("rate '{}'", key));
+  const Fields f(j, file, fmt::format("rate '{}'", key));
+  const auto number = [&](std::string_view k) { return read_number(f.at(k), k, file, kSmallest); };
+  const MeasuredRate r = {number("median"), number("least"), number("most")};
   static constexpr std::array<std::string_view, 3> kKeys = {"median", "least", "most"};
-  f.allow(kKeys);
-  const MeasuredRate r = {f.number(f.at("median"), "median", kSmallest),
-                          f.number(f.at("least"), "least", kSmallest),
-                          f.number(f.at("most"), "most", kSmallest)};
-  f.expect_all_used();
+  f.only(kKeys);
   if (r.least > r.median || r.median > r.most) {
-    f.refuse(fmt::format("of rate '{}' the median is not between least and most", key));
+    refuse(file, fmt::format("of rate '{}' the median is not between least and most", key));
   }
   return r;
 }
@@ -113,23 +101,20 @@ std::span<const MachineRate> machine_rates() noexcept {
 }
 
 Machine read_machine(std::string_view text, std::string_view file) {
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("{}: {}; docs/machine-format.md has the format", file, why));
-  };
-  if (text.size() > kMostBytes) refuse("is no machine file, which has a few hundred bytes");
+  if (text.size() > kMostBytes) refuse(file, "is no machine file, which has a few hundred bytes");
   Json j;
   try {
     j = Json::parse(text);
   } catch (const Json::exception& e) {
-    refuse(fmt::format("is not JSON: {}", e.what()));
+    refuse(file, fmt::format("is not JSON: {}", e.what()));
   }
-  Fields f(j, file, "the file");
+  const Fields f(j, file, "the file");
   static constexpr std::array<std::string_view, 8> kKeys = {
       "strata_machine",  "name", "note", "date", "threads", "one_processor",
       "latency_seconds", "rates"};
-  f.allow(kKeys);
   if (f.at("strata_machine") != kVersion) {
-    refuse(fmt::format("'strata_machine' is not {}, the version this program reads", kVersion));
+    refuse(file,
+           fmt::format("'strata_machine' is not {}, the version this program reads", kVersion));
   }
   Machine m;
   m.name = f.text("name", true);
@@ -137,20 +122,20 @@ Machine read_machine(std::string_view text, std::string_view file) {
   m.date = f.text("date", false);
   if (const Json* t = f.find("threads")) {
     if (!t->is_number_unsigned() || *t < 1u || *t > 4096u) {
-      refuse("'threads' is not a whole number from 1 to 4096");
+      refuse(file, "'threads' is not a whole number from 1 to 4096");
     }
     m.threads = t->get<uint32_t>();
   }
   if (const Json* one = f.find("one_processor")) {
-    if (!one->is_boolean()) refuse("'one_processor' is not true or false");
+    if (!one->is_boolean()) refuse(file, "'one_processor' is not true or false");
     m.one_processor = one->get<bool>();
   }
   if (const Json* l = f.find("latency_seconds")) {
-    m.latency_seconds = f.number(*l, "latency_seconds", 0);
+    m.latency_seconds = read_number(*l, "latency_seconds", file, 0);
   }
   const Json& listed = f.at("rates");
-  f.expect_all_used();
-  Fields rates(listed, file, "'rates'");
+  f.only(kKeys);
+  const Fields rates(listed, file, "'rates'");
   std::array<std::string_view, 9> keys;
   for (size_t i = 0; i < keys.size(); ++i) {
     const MachineRate& r = machine_rates()[i];
@@ -158,8 +143,7 @@ Machine read_machine(std::string_view text, std::string_view file) {
     const Json* rate = r.required ? &rates.at(r.key) : rates.find(r.key);
     if (rate != nullptr) m.*r.rate = read_rate(*rate, r.key, file);
   }
-  rates.allow(keys);
-  rates.expect_all_used();
+  rates.only(keys);
   return m;
 }
 

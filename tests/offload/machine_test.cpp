@@ -113,10 +113,24 @@ TEST(Machine, SaysWhatIsWrong) {
   }
 }
 
+std::filesystem::path tree() {
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+}
+
+TEST(Machine, TheExampleOfTheDocumentationIsRead) {
+  std::ostringstream all;
+  all << std::ifstream(tree() / "docs" / "machine-format.md").rdbuf();
+  const std::string text = all.str(), fence = "```json\n";
+  const size_t begin = text.find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t at = begin + fence.size();
+  const Machine m = read_machine(text.substr(at, text.find("```", at) - at), "the example");
+  EXPECT_EQ(m.h2d, (MeasuredRate{2.4e10, 2.2e10, 2.5e10}));
+}
+
 TEST(Machine, TheFilesThatComeWithStrataAreRead) {
   uint32_t count = 0;
-  const auto tree = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  for (const auto& entry : std::filesystem::directory_iterator(tree / "machines")) {
+  for (const auto& entry : std::filesystem::directory_iterator(tree() / "machines")) {
     std::ostringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     const Machine m = read_machine(text.str(), entry.path().string());
