@@ -128,6 +128,8 @@ class Engine final : public OpSink, private OpScope {
   void gradient_complete(ChunkId, const Fence& op);
   void retire_weights(ChunkId);
   void issue_norm();
+  template <class Which>
+  void run_updates(const Which&);
   void run_actions();
   void look_ahead();
   void apply(const Action&);

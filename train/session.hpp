@@ -138,6 +138,7 @@ class Session {
 
   const Workload& workload_;
   Plan plan_;
+  std::shared_ptr<const Policy> policy_;  // what the plan is run with
   PlanInput input_;
   Ledger ledger_;
   std::vector<Reservation> external_;

@@ -5,13 +5,21 @@
 #include <charconv>
 #include <map>
 
+#include "offload/policy/auto.hpp"
 #include "offload/policy/belady.hpp"
 #include "offload/policy/lru.hpp"
+#include "offload/policy/planned.hpp"
 #include "offload/policy/resident.hpp"
 #include "offload/policy/static.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
+
+PolicyPlan Policy::plan(const PlacementInput& in) const {
+  PolicyPlan out{place(in), {}};
+  for (const Program* p : in.programs) out.actions.push_back(actions(in, *p, out.chunks));
+  return out;
+}
 
 std::vector<Action> Policy::actions(const PlacementInput&, const Program&,
                                     const std::vector<ChunkPlacement>&) const {
@@ -62,7 +70,9 @@ std::vector<ChunkPlacement> place_below_device(const PlacementInput& in) {
 }
 
 std::span<const PolicyInfo> policies() {
-  static constexpr std::array<PolicyInfo, 4> kPolicies = {{
+  static constexpr std::array<PolicyInfo, 5> kPolicies = {{
+      {"auto", "defer=FRACTION,staging=UNITS",
+       "the plan predicted to be fastest: what to keep from a linear program, and all the others"},
       {"resident", "", "everything on the device; refuses when it does not fit"},
       {"static", "w=FRACTION,o=FRACTION",
        "a prefix of the chunks keeps weights (w) and records (o) on the device; the rest streams"},
@@ -94,7 +104,8 @@ std::map<std::string, double, std::less<>> parse_parameters(std::string_view spe
     if (eq == std::string_view::npos) refuse(spec, "'" + std::string(item) + "' is not key=value");
     const std::string_view number = item.substr(eq + 1);
     const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (ec != std::errc() || end != number.data() + number.size() || !(value >= 0 && value <= 1)) {
+    if (ec != std::errc() || end != number.data() + number.size() ||
+        !(value >= 0 && value <= (item.starts_with("staging=") ? 1e6 : 1))) {
       refuse(spec, "'" + std::string(number) + "' is not a fraction between 0 and 1");
     }
     if (!out.emplace(item.substr(0, eq), value).second) {
@@ -126,6 +137,13 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
     policy = std::make_unique<StaticPolicy>(w, take("o", 0.25));
   } else if (name == "lru") {
     policy = std::make_unique<LruPolicy>();
+  } else if (name == "auto") {
+    if (parameters.empty()) {
+      policy = std::make_unique<AutoPolicy>();
+    } else {
+      const double defer = take("defer", 0.0);
+      policy = std::make_unique<PlannedPolicy>(defer, static_cast<uint32_t>(take("staging", 2.0)));
+    }
   } else if (name == "belady") {
     policy = std::make_unique<BeladyPolicy>();
   } else {

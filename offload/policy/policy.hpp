@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "offload/plan.hpp"
+#include "runtime/virtual/virtual_backend.hpp"
 
 namespace strata {
 
@@ -24,14 +25,33 @@ struct PlacementInput {
   /// Units that fit each budget beside everything else.
   uint32_t device_units, host_units;
   uint32_t nvme_units = 0;
+  /// Updates need a value of the whole step, as with clipping.
+  bool stepwide = true;
+  VirtualRates rates = {};
+};
+
+struct PolicyPlan {
+  std::vector<ChunkPlacement> chunks;
+  /// One list a program, ascending by `issue_before`.
+  std::vector<std::vector<Action>> actions;
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
+  /// Policies of which the one whose plan is predicted to be best is taken instead; none: itself.
+  virtual std::vector<std::unique_ptr<Policy>> candidates(const PlacementInput&) const {
+    return {};
+  }
+  /// All that is decided beforehand.
+  virtual PolicyPlan plan(const PlacementInput&) const;
   /// The full specification, e.g. `static:w=0.5,o=0.25`.
   virtual std::string name() const = 0;
   virtual std::vector<ChunkPlacement> place(const PlacementInput&) const = 0;
+  /// The placement that needs the least of the device: what the smallest budgets are found from.
+  virtual std::vector<ChunkPlacement> place_least(const PlacementInput& in) const {
+    return place(in);
+  }
   /// Planned hints for one program; none for reactive policies.
   virtual std::vector<Action> actions(const PlacementInput&, const Program&,
                                       const std::vector<ChunkPlacement>&) const;

@@ -15,7 +15,8 @@ namespace {
 std::vector<std::string> specs() {
   std::vector<std::string> out;
   for (const PolicyInfo& p : policies()) out.emplace_back(p.name);
-  for (const char* more : {"static:w=0,o=0", "static:w=1,o=0", "static:w=0.3,o=0.7"}) {
+  for (const char* more : {"static:w=0,o=0", "static:w=1,o=0", "static:w=0.3,o=0.7",
+                           "auto:defer=0,staging=2", "auto:defer=0.5,staging=6"}) {
     out.emplace_back(more);
   }
   return out;
@@ -45,7 +46,7 @@ TEST_P(PolicyConformance, PlansAreInRangeSortedAndRepeatable) {
     const Budgets budgets = plans.budgets();
     const PlanResult r = make_plan(plans.input(budgets));
     ASSERT_TRUE(r.fits);
-    EXPECT_EQ(r.plan.policy, plans.policy->name());
+    EXPECT_EQ(r.plan.policy, r.policy->name());
     EXPECT_EQ(r.plan.chunks.size(), plans.layout.chunks());
     ASSERT_EQ(r.plan.actions.size(), plans.programs.size());
     for (size_t p = 0; p < plans.programs.size(); ++p) {
