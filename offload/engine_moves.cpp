@@ -290,6 +290,10 @@ Place Engine::stage(ObjId id) {
   const Object& o = table_.at(id);
   const Place place = o.home == Place::nvme ? plan_.staging : o.home;
   table_.pin(id);
+  // A gradient that stayed on the device although its update runs elsewhere.
+  if (place != Place::device && o.current(Place::device) && !o.home_current()) {
+    write_back(id, Place::device);
+  }
   if (place == o.home || o.current(place)) return place;
   if (!o.at(place).present() &&
       !(place == Place::device ? try_attach(id, true) : attach_below(id, place))) {

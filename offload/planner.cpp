@@ -29,11 +29,13 @@ uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
       std::max<uint64_t>(need.device_units(), std::min<uint64_t>(fixed + all, UINT32_MAX)));
 }
 
-/// Where updates of what lives on NVMe are staged: on the host where it has room. Sets the need.
+/// Where updates of what lives on NVMe are staged: on the host where it has room, unless the policy
+/// wants them on the device. Sets the need.
 Place staging_of(const PlanInput& in, const PlacementInput& placement,
-                 const std::vector<ChunkPlacement>& chunks, MemoryNeed& need) {
+                 const std::vector<ChunkPlacement>& chunks, std::optional<Place> wanted,
+                 MemoryNeed& need) {
   need = memory_need(in.layout, in.shape, in.programs, chunks, Place::host);
-  if (need.host_units <= placement.host_units) return Place::host;
+  if (wanted != Place::device && need.host_units <= placement.host_units) return Place::host;
   need = memory_need(in.layout, in.shape, in.programs, chunks, Place::device);
   return Place::device;
 }
@@ -94,7 +96,7 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   plan.policy = in.policy.name();
   PolicyPlan decided = in.policy.plan(placement);
   plan.chunks = std::move(decided.chunks);
-  plan.staging = staging_of(in, placement, plan.chunks, plan.need);
+  plan.staging = staging_of(in, placement, plan.chunks, decided.staging, plan.need);
   plan.host_units = plan.need.host_units;
   plan.nvme_units = plan.need.nvme_units;
   plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
@@ -126,7 +128,7 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   if (r.fits) {
     limits = b.bytes;
     MemoryNeed least;
-    staging_of(in, placement, in.policy.place_least(placement), least);
+    staging_of(in, placement, in.policy.place_least(placement), decided.staging, least);
     r.minimum = bytes_of(least);
   }
   Ledger ledger(limits);
@@ -171,15 +173,14 @@ PlanResult make_plan(const PlanInput& in) {
                                  units_in(b.bytes[kNvme], b.external[kNvme], unit),
                                  in.clip > 0,
                                  in.rates};
-  const auto sum = [](const auto& bytes) { return bytes[kDevice] + bytes[kHost] + bytes[kNvme]; };
-  std::array<size_t, kTiers> least{};
+  std::array<size_t, kTiers> least{};  // of the device before all else
   PlanResult best;
   for (std::unique_ptr<Policy>& candidate : in.policy.candidates(placement)) {
     PlanResult r = plan_with(
         {in.layout, in.shape, in.programs, *candidate, in.updater, in.budgets, in.clip, in.rates},
         placement);
     r.policy = std::move(candidate);
-    if (best.policy == nullptr || sum(r.minimum) < sum(least)) least = r.minimum;
+    if (best.policy == nullptr || r.minimum < least) least = r.minimum;
     if (best.policy == nullptr || better(r, best)) best = std::move(r);
   }
   best.minimum = least;

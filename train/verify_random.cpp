@@ -89,7 +89,10 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   c.evaluate = draw.below(2) == 1;
   c.delay_seed = draw.below(3) == 0 ? 0 : 1 + draw.below(1 << 30);
   c.schedule = {s.optimizer.kind == OptimizerKind::sgd ? 1e-2 : 1e-3, 1e-4, 2, 4};
-  constexpr const char* kPolicies[] = {"lru",
+  constexpr const char* kPolicies[] = {"auto",
+                                       "auto",
+                                       "auto:defer=0.5,staging=4",
+                                       "auto:defer=0.2,staging=8",
                                        "lru",
                                        "belady",
                                        "belady",

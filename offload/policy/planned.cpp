@@ -13,7 +13,7 @@ constexpr double kSpread = 0.02;
 
 /// Without a plan that fits: everything below the device, so that what is short is reported.
 PolicyPlan nothing_kept(const PlacementInput& in) {
-  return {place_below_device(in), std::vector<std::vector<Action>>(in.programs.size())};
+  return {place_below_device(in), std::vector<std::vector<Action>>(in.programs.size()), {}};
 }
 
 std::vector<ChunkPlacement> placements(const StepModel& m, const std::vector<Choice>& choices,
@@ -115,6 +115,7 @@ PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   }
   const LinkCosts costs = link_costs(in.rates, in.shape.unit_bytes());
   PolicyPlan out;
+  out.staging = staging;
   for (const Program* program : in.programs) {
     const bool first = out.actions.empty();
     const std::vector<bool> deferred = deferred_updates(in, *program, defer_);

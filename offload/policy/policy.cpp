@@ -16,7 +16,7 @@
 namespace strata {
 
 PolicyPlan Policy::plan(const PlacementInput& in) const {
-  PolicyPlan out{place(in), {}};
+  PolicyPlan out{place(in), {}, {}};
   for (const Program* p : in.programs) out.actions.push_back(actions(in, *p, out.chunks));
   return out;
 }

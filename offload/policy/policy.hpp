@@ -1,6 +1,7 @@
 // Offload policies: pure functions from programs and budgets to plans, and victims.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ struct PolicyPlan {
   std::vector<ChunkPlacement> chunks;
   /// One list a program, ascending by `issue_before`.
   std::vector<std::vector<Action>> actions;
+  /// Where updates of what lives on NVMe are staged; none: on the host if it has room.
+  std::optional<Place> staging = {};
 };
 
 class Policy {

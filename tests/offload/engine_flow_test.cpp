@@ -6,7 +6,8 @@
 namespace strata::toy {
 namespace {
 
-constexpr const char* kPolicies[] = {"resident", "lru", "belady", "static:w=0.5,o=0.25"};
+constexpr const char* kPolicies[] = {"resident", "lru", "belady", "static:w=0.5,o=0.25",
+                                     "auto:defer=0.3,staging=4"};
 
 Config config(const char* policy, double clip) {
   Config c;
@@ -108,7 +109,8 @@ TEST(EngineFlow, ResultsOfTheLastTwoSteps) {
 }
 
 TEST(EngineFlow, WeightsSetBetweenStepsReachEveryCopy) {
-  for (const char* policy : {"lru", "belady", "static:w=1,o=0", "static:w=0.5,o=0.25"}) {
+  for (const char* policy :
+       {"lru", "belady", "static:w=1,o=0", "static:w=0.5,o=0.25", "auto:staging=4"}) {
     for (const double clip : {0.0, 0.5}) {
       Config c = config(policy, clip);
       Rig rig(c);

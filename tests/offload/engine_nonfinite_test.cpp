@@ -151,6 +151,7 @@ TEST_P(NonFinite, WeightsThatOverflowAreReported) {
 
 INSTANTIATE_TEST_SUITE_P(All, NonFinite,
                          ::testing::Combine(::testing::Values("resident", "lru", "belady",
+                                                              "auto:defer=0.5",
                                                               "static:w=0.5,o=0.25"),
                                             ::testing::Values(0.0, 0.5)),
                          [](const ::testing::TestParamInfo<Parameter>& info) {

@@ -97,7 +97,7 @@ uint64_t resident_hash(SessionConfig config) {
 
 TEST(Session, RunsAtTheLeastBudgetsAndIsRefusedOneByteBelow) {
   for (const char* policy :
-       {"lru", "belady", "static:w=0,o=0", "static:w=0.5,o=0.25", "resident"}) {
+       {"auto", "lru", "belady", "static:w=0,o=0", "static:w=0.5,o=0.25", "resident"}) {
     SessionConfig config = small();
     config.policy = policy;
     const Workload workload(config);
@@ -109,9 +109,10 @@ TEST(Session, RunsAtTheLeastBudgetsAndIsRefusedOneByteBelow) {
     EXPECT_LE(run.session().ledger().peak(Tier::host), b.bytes[1]) << policy;
     for (const size_t tier : {0, 1}) {
       // With less of the host, lru keeps more on the device instead.
-      if (b.bytes[tier] == 0 ||
-          (tier == 1 && (config.policy == "lru" || config.policy == "belady")))
+      if (b.bytes[tier] == 0 || (tier == 1 && (config.policy == "auto" || config.policy == "lru" ||
+                                               config.policy == "belady"))) {
         continue;
+      }
       Budgets less = b;
       --less.bytes[tier];
       const PlanResult plan = workload.plan(less);
