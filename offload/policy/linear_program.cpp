@@ -69,10 +69,16 @@ class LinearSolver {
       }
       start.push_back(static_cast<CoinBigIndex>(row.size()));
     }
+    // The library's tolerances are absolute, and seconds a unit are tiny.
+    double largest = 0;
+    for (const double c : p.cost_) largest = std::max(largest, std::abs(c));
+    scale_ = largest > 0 ? 1 / largest : 1;
+    std::vector<double> cost;
+    for (const double c : p.cost_) cost.push_back(c * scale_);
     Clp_setLogLevel(model_.get(), 0);
     Clp_loadProblem(model_.get(), static_cast<int>(p.variables()), static_cast<int>(p.rows()),
                     start.data(), row.data(), coefficient.data(), p.lower_.data(), p.upper_.data(),
-                    p.cost_.data(), p.row_lower_.data(), p.row_upper_.data());
+                    cost.data(), p.row_lower_.data(), p.row_upper_.data());
   }
 
   LinearSolution solve(const LinearProgram& p) {
@@ -93,16 +99,15 @@ class LinearSolver {
                        std::to_string(Clp_status(m)) + ")");
     }
     out.feasible = true;
-    out.value = Clp_getObjValue(m) + p.constant_;
+    out.value = Clp_getObjValue(m) / scale_ + p.constant_;
     const double* x = Clp_getColSolution(m);
     out.x.assign(x, x + p.variables());
-    const double* price = Clp_getRowPrice(m);
-    for (uint32_t r = 0; r < p.rows(); ++r) out.prices.push_back(std::max(0.0, -price[r]));
     return out;
   }
 
  private:
   std::unique_ptr<Clp_Simplex, decltype(&Clp_deleteModel)> model_;
+  double scale_ = 1;
   bool solved_ = false;
 };
 
@@ -139,16 +144,19 @@ LinearSolution dive(LinearProgram p, const std::vector<uint32_t>& integers) {
 
 LinearSolution branch_and_bound(const LinearProgram& p, const std::vector<uint32_t>& integers,
                                 const LinearSolution& start, uint32_t most_solves) {
-  struct Node {
-    LinearProgram program;
+  struct Fixed {
+    uint32_t variable;
+    double value;
   };
   LinearSolver solver(p);
   LinearSolution best = start;
-  std::vector<Node> open = {{p}};
+  std::vector<std::vector<Fixed>> open = {{}};
   for (uint32_t solves = 0; !open.empty() && solves < most_solves; ++solves) {
-    const LinearProgram node = std::move(open.back().program);
+    const std::vector<Fixed> node = std::move(open.back());
     open.pop_back();
-    LinearSolution s = solver.solve(node);
+    LinearProgram program = p;
+    for (const Fixed& f : node) program.set_bounds(f.variable, f.value, f.value);
+    LinearSolution s = solver.solve(program);
     const double margin = best.feasible ? 1e-9 * std::max(1.0, std::abs(best.value)) : 0;
     if (!s.feasible || (best.feasible && s.value >= best.value - margin)) continue;
     uint32_t branch = UINT32_MAX;
@@ -163,9 +171,8 @@ LinearSolution branch_and_bound(const LinearProgram& p, const std::vector<uint32
     // The nearer whole number is tried first.
     const double first = std::round(s.x[branch]);
     for (const double value : {1 - first, first}) {
-      Node child{node};
-      child.program.set_bounds(branch, value, value);
-      open.push_back(std::move(child));
+      open.push_back(node);
+      open.back().push_back({branch, value});
     }
   }
   return best;

@@ -46,8 +46,6 @@ struct LinearSolution {
   bool feasible = false;
   double value = 0;
   std::vector<double> x;
-  /// How much the value falls for each unit that a row's upper bound grows, at least 0.
-  std::vector<double> prices;
 };
 
 /// Throws StateError when the program has no lower bound or the library gives up.

@@ -258,55 +258,117 @@ bool PlacementProgram::fits(const std::vector<Choice>& choices) const {
          std::all_of(left.begin(), left.end(), [](int64_t n) { return n >= 0; });
 }
 
-/// What rounding left free on the device is filled, most saved for each unit and slot first.
+/// Room that choices leave, kept up to date while they change.
+class PlacementProgram::Filler {
+ public:
+  Filler(const PlacementProgram& p, std::vector<Choice>& choices)
+      : p_(p),
+        choices_(choices),
+        device_(free_units(p.model_, choices, p.room_.device)),
+        host_(p.room_.host),
+        nvme_(p.room_.nvme) {
+    for (size_t i = 0; i < choices.size(); ++i) count_home(i, -1);
+  }
+
+  /// One or more objects' other choices.
+  struct Change {
+    std::vector<std::pair<size_t, Choice>> to;
+    double density = 0;  // saved for each unit, and on the device slot, that it takes more
+  };
+  void add(std::vector<std::pair<size_t, Choice>> to) {
+    double saved = 0, more = 0;
+    for (const auto& [i, choice] : to) {
+      saved += p_.cost_of(i, choices_[i]) - p_.cost_of(i, choice);
+      more += p_.held_by(i, choice) - p_.held_by(i, choices_[i]);
+    }
+    if (saved > 0) changes_.push_back({std::move(to), saved / std::max(more, 1e-3)});
+  }
+  /// Makes the changes that fit, the densest first.
+  void apply() {
+    std::stable_sort(changes_.begin(), changes_.end(),
+                     [](const Change& a, const Change& b) { return a.density > b.density; });
+    for (const Change& c : changes_) {
+      const bool newer = std::any_of(c.to.begin(), c.to.end(), [&](const auto& t) {
+        return p_.cost_of(t.first, choices_[t.first]) < p_.cost_of(t.first, t.second);
+      });
+      if (!newer) try_change(c);
+    }
+    changes_.clear();
+  }
+
+ private:
+  void count_home(size_t i, int sign) {
+    const int64_t units = sign * int64_t{p_.model_.objects[i].units};
+    if (choices_[i].home == Place::host) host_ += units;
+    if (choices_[i].home == Place::nvme) nvme_ += units;
+  }
+  void count(size_t i, int sign) {
+    count_home(i, sign);
+    p_.model_.for_each_kept_slot(
+        p_.model_.objects[i], choices_[i],
+        [&](uint32_t t, uint32_t units) { device_[t] += sign * int64_t{units}; });
+  }
+  bool valid() const {
+    return host_ >= 0 && nvme_ >= 0 &&
+           std::all_of(device_.begin(), device_.end(), [](int64_t n) { return n >= 0; });
+  }
+  void swap(Change& c) {
+    for (auto& [i, choice] : c.to) {
+      count(i, 1);
+      std::swap(choices_[i], choice);
+      count(i, -1);
+    }
+  }
+  void try_change(Change c) {
+    swap(c);
+    if (!valid()) swap(c);
+  }
+
+  const PlacementProgram& p_;
+  std::vector<Choice>& choices_;
+  std::vector<int64_t> device_;
+  int64_t host_, nvme_;
+  std::vector<Change> changes_;
+};
+
+/// Units an object holds on average beside its uses, in memory.
+double PlacementProgram::held_by(size_t i, const Choice& choice) const {
+  const StepModel::Object& o = model_.objects[i];
+  uint64_t slots = 0;
+  model_.for_each_kept_slot(o, choice, [&](uint32_t, uint32_t units) { slots += units; });
+  return static_cast<double>(slots) / model_.slots() + (choice.home == Place::host ? o.units : 0);
+}
+
+/// What rounding left free is filled.
 void PlacementProgram::fill(std::vector<Choice>& choices, bool moves_homes) const {
   if (choices.empty()) return;
-  std::vector<int64_t> left = free_units(model_, choices, room_.device);
-  struct Upgrade {
-    double density;
-    size_t object, event;  // event: SIZE_MAX: moves its home to the device
+  Filler filler(*this, choices);
+  const auto at = [&](size_t i, Place home) {
+    Choice c = choices[i];
+    c.home = home;
+    if (home == Place::device) c.kept.assign(c.kept.size(), true);
+    return c;
   };
-  std::vector<Upgrade> upgrades;
+  std::map<ChunkId, std::vector<std::pair<size_t, Choice>>> whole;
   for (size_t i = 0; i < choices.size(); ++i) {
-    const StepModel::Object& o = model_.objects[i];
     const Choice& c = choices[i];
     if (c.home == Place::device) continue;
-    const double gap_cost = c.home == Place::host ? costs_[i].gap_host : costs_[i].gap_nvme;
-    for (size_t e = 0; e < o.events.size(); ++e) {
+    for (size_t e = 0; e < c.kept.size(); ++e) {
       if (!costs_[i].gap_counts[e] || c.kept[e] || variables_[i].kept[e] == kNone) continue;
-      const StepModel::Gap gap = model_.gap(o, e);
-      upgrades.push_back({gap_cost / (std::max(o.device_units, 1u) * (gap.end - gap.begin)), i, e});
+      Choice kept = c;
+      kept.kept[e] = true;
+      filler.add({{i, std::move(kept)}});
     }
-    if (moves_homes && model_.updates_on_device) {
-      const double saved = cost_of(i, c);
-      if (saved > 0) upgrades.push_back({saved / (o.units * model_.slots()), i, SIZE_MAX});
+    if (!moves_homes) continue;
+    if (c.home == Place::nvme && room_.host != 0) filler.add({{i, at(i, Place::host)}});
+    if (model_.updates_on_device) {
+      filler.add({{i, at(i, Place::device)}});
+    } else {
+      whole[model_.objects[i].id.chunk].emplace_back(i, at(i, Place::device));
     }
   }
-  std::stable_sort(upgrades.begin(), upgrades.end(),
-                   [](const Upgrade& a, const Upgrade& b) { return a.density > b.density; });
-  for (const Upgrade& u : upgrades) {
-    const StepModel::Object& o = model_.objects[u.object];
-    Choice& c = choices[u.object];
-    if (c.home == Place::device) continue;
-    bool fits = true;
-    std::vector<size_t> events;
-    for (size_t e = 0; e < o.events.size(); ++e) {
-      if ((u.event == SIZE_MAX || u.event == e) && !c.kept[e]) events.push_back(e);
-    }
-    for (const size_t e : events) {
-      const StepModel::Gap gap = model_.gap(o, e);
-      for (uint32_t t = gap.begin; t < gap.end && fits; ++t) {
-        fits = left[t % model_.slots()] >= o.device_units;
-      }
-    }
-    if (!fits) continue;
-    for (const size_t e : events) {
-      const StepModel::Gap gap = model_.gap(o, e);
-      for (uint32_t t = gap.begin; t < gap.end; ++t) left[t % model_.slots()] -= o.device_units;
-      c.kept[e] = true;
-    }
-    if (u.event == SIZE_MAX) c.home = Place::device;
-  }
+  for (auto& [chunk, changes] : whole) filler.add(std::move(changes));
+  filler.apply();
 }
 
 }  // namespace strata

@@ -45,6 +45,7 @@ class PlacementProgram {
   bool fits(const std::vector<Choice>&) const;
 
  private:
+  class Filler;
   static constexpr uint32_t kNone = UINT32_MAX;
   /// Variables of one object. `host` is none where all that is below the device is in one tier.
   struct Variables {
@@ -64,6 +65,7 @@ class PlacementProgram {
   std::vector<Choice> choices(const LinearSolution&) const;
   void fill(std::vector<Choice>&, bool moves_homes) const;
   double cost_of(size_t object, const Choice&) const;
+  double held_by(size_t object, const Choice&) const;
 
   const StepModel& model_;
   Room room_;

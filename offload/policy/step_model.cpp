@@ -76,18 +76,8 @@ std::vector<int64_t> free_units(const StepModel& m, const std::vector<Choice>& c
   std::vector<int64_t> out;
   for (const uint32_t used : m.units_in_use()) out.push_back(int64_t{device} - used);
   for (size_t i = 0; i < choices.size(); ++i) {
-    const StepModel::Object& o = m.objects[i];
-    const auto take = [&](uint32_t begin, uint32_t end) {
-      for (uint32_t t = begin; t < end; ++t) out[t % m.slots()] -= o.device_units;
-    };
-    for (size_t e = 0; e < o.events.size(); ++e) {
-      const StepModel::Gap gap = m.gap(o, e);
-      if (choices[i].kept[e]) take(gap.begin, std::max(gap.begin, gap.end));
-      if (o.events[e].update && !m.updates_on_device && choices[i].home == Place::device) {
-        take(o.events[e].first, o.events[e].last + 1);
-      }
-    }
-    if (o.events.empty() && choices[i].home == Place::device) take(0, m.slots());
+    m.for_each_kept_slot(m.objects[i], choices[i],
+                         [&](uint32_t t, uint32_t units) { out[t] -= units; });
   }
   return out;
 }

@@ -7,6 +7,14 @@
 
 namespace strata {
 
+/// What becomes of an object.
+struct Choice {
+  Place home = Place::host;
+  /// By event: it stays on the device until the next one. With its home there all are true.
+  std::vector<bool> kept;
+  bool operator==(const Choice&) const = default;
+};
+
 /// A cycle of slots, the step's ops in order and the chunks' updates between them, and objects that
 /// are in use in some of them. Between two uses of an object is a gap, in which it may stay on the
 /// device or not; the gap after the last use reaches over the end of the step to the first.
@@ -41,16 +49,25 @@ struct StepModel {
     bool empty() const noexcept { return begin >= end; }
   };
   Gap gap(const Object&, size_t e) const noexcept;
+  /// Calls `visit(slot, units)` for each slot in which a choice holds an object on the device
+  /// without its being in use.
+  template <class Visit>
+  void for_each_kept_slot(const Object& o, const Choice& choice, const Visit& visit) const {
+    const auto range = [&](uint32_t begin, uint32_t end) {
+      for (uint32_t t = begin; t < end; ++t) visit(t < slots() ? t : t - slots(), o.device_units);
+    };
+    const bool lives_there = choice.home == Place::device;
+    for (size_t e = 0; e < o.events.size(); ++e) {
+      const Gap g = gap(o, e);
+      if (choice.kept[e]) range(g.begin, g.end);
+      if (o.events[e].update && !updates_on_device && lives_there) {
+        range(o.events[e].first, o.events[e].last + 1);
+      }
+    }
+    if (o.events.empty() && lives_there) range(0, slots());
+  }
   /// Device units in use in each slot, whatever is kept.
   std::vector<uint32_t> units_in_use() const;
-};
-
-/// What becomes of an object.
-struct Choice {
-  Place home = Place::host;
-  /// By event: it stays on the device until the next one. With its home there all are true.
-  std::vector<bool> kept;
-  bool operator==(const Choice&) const = default;
 };
 
 /// Device units of `device` left in each slot beside what is in use and kept; negative where that
