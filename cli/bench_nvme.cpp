@@ -73,6 +73,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   if (!ours.front()->store().direct()) {
     out.text("This file system has no transfers past the page cache: figures are those of memory.");
   }
+  if (const std::string& why = ours.front()->store().memory_reason(); !why.empty()) out.text(why);
   // fio opens the first engine's file: written through, and gone with this process.
   FioJob job{ours.front()->store().file_path(0),
              a.file_bytes,
@@ -142,6 +143,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   out.text(aligned_table(rows));
   if (most_noise > kNoisyShare) out.text(noise_warning(most_noise));
   j["others_share_max"] = most_noise;
+  j["memory_registered"] = ours.front()->store().memory_reason().empty();
   j["direct"] = ours.front()->store().direct();
   j["block_bytes"] = a.block_bytes;
   j["depth"] = a.depth;
