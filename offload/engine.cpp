@@ -31,6 +31,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scales_(layout.chunks()),
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
+      prefetched_(layout.chunks()),
       last_use_(layout.chunks() * kPlanes, 0),
       op_fences_(std::max(options.run_ahead, 1u)) {
   if (plan.chunks.size() != layout.chunks()) {
@@ -99,7 +100,7 @@ void Engine::begin(uint32_t program, const StepParams& step) {
     ++steps_begun_;
   }
   fetch_kept_weights();
-  look_ahead();
+  if (!policy_.fetches_in_order()) look_ahead();
 }
 
 OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
@@ -149,6 +150,10 @@ void Engine::begin_op() {
   }
   for (const ObjUse& u : op.uses) table_.pin(u.object);
   for (const ObjUse& u : op.uses) make_present(u);
+  for (const ObjUse& u : op.uses) {
+    if (u.object.plane == Plane::weight) end_prefetch(u.object.chunk);
+  }
+  if (policy_.fetches_in_order()) look_ahead();
   note(Issued::op);
   ++tick_;
   const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
@@ -187,7 +192,7 @@ void Engine::end_op() {
   ++cursor_;
   for (const ChunkId c : op.completes) gradient_complete(c, fence);
   for (const ObjUse& u : op.uses) retire_weights(u.object.chunk);
-  look_ahead();
+  if (!policy_.fetches_in_order()) look_ahead();
 }
 
 void Engine::zero_sparse_gradients(const ProgramOp& op) {
@@ -433,17 +438,21 @@ void Engine::look_ahead() {
     for (const ObjUse& u : program_->ops()[i].uses) {
       if (u.object.plane != Plane::weight) continue;
       if (pending_[u.object.chunk].pending) {
+        if (policy_.fetches_in_order()) return;
         if (!make_room_for_update(u.object.chunk, i)) return;
         update(u.object.chunk);
       }
       const Object& o = table_.at(u.object);
       if (o.current(Place::device)) continue;
+      if (waiting_prefetches_ >= policy_.prefetch_limit()) return;
       if (!o.at(Place::device).present() &&
           (!has_room(u.object, i) || !try_attach(u.object, false))) {
         return;
       }
       fetch(u.object);
       ++stats_.prefetches;
+      waiting_prefetches_ += 1 - prefetched_[u.object.chunk];
+      prefetched_[u.object.chunk] = 1;
     }
   }
 }

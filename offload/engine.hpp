@@ -151,6 +151,11 @@ class Engine final : public OpSink, private OpScope {
   void fetch(ObjId);
   void write_back(ObjId, Place from);
   void drop_copy(ObjId, Place, Freed = Freed::by_compute);
+  /// Weights that were prefetched wait for their first use no longer.
+  void end_prefetch(ChunkId c) {
+    waiting_prefetches_ -= prefetched_[c];
+    prefetched_[c] = 0;
+  }
   void evict(ObjId);
   Place stage(ObjId);
   void unstage(ObjId, Place, bool changed);
@@ -225,6 +230,8 @@ class Engine final : public OpSink, private OpScope {
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
 
+  std::vector<uint8_t> prefetched_;  // per chunk: 1 while its weights wait for their first use
+  uint32_t waiting_prefetches_ = 0;
   std::vector<uint64_t> last_use_;  // per object
   uint64_t tick_ = 0;               // ops issued over the whole run
   std::vector<Fence> op_fences_;    // ring of `run_ahead`

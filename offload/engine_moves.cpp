@@ -165,7 +165,7 @@ bool Engine::evict_one(OpIndex least_distance) {
       if (windows_.first_unit(id) >= 0) continue;  // would free no unit for others
       const OpIndex distance = next_use(id);
       if (distance < least_distance) continue;
-      victims_.push_back({id, last_use(id), distance});
+      victims_.push_back({id, last_use(id), distance, program_->ops().size() - cursor_});
     }
   }
   if (victims_.empty()) return false;
@@ -258,7 +258,11 @@ void Engine::move(ObjId id, Place from, Place to) {
 /// Brings the newest content to the device, from the nearest place.
 void Engine::fetch(ObjId id) {
   const Object& o = table_.at(id);
-  move(id, o.current(Place::host) ? Place::host : Place::nvme, Place::device);
+  const Place from = o.current(Place::host) ? Place::host : Place::nvme;
+  if (policy_.fetches_in_order() && tick_ != 0) {
+    backend_.stream(link(from, Place::device)).wait(op_fences_[(tick_ - 1) % op_fences_.size()]);
+  }
+  move(id, from, Place::device);
   last_use(id) = tick_;
   if (id.plane == Plane::weight) ++stats_.weight_fetches;
   note(Issued::fetch, id, o.at(Place::device).units.ids[0]);
@@ -272,6 +276,7 @@ void Engine::write_back(ObjId id, Place from) {
 
 void Engine::drop_copy(ObjId id, Place place, Freed how) {
   const UnitList units = table_.drop(id, place);
+  if (place == Place::device && id.plane == Plane::weight) end_prefetch(id.chunk);
   note(Issued::drop, id, units.ids[0]);
   for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);
 }

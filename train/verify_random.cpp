@@ -96,6 +96,8 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
                                        "lru",
                                        "belady",
                                        "belady",
+                                       "gemini",
+                                       "gemini:n=2",
                                        "static:w=0,o=0",
                                        "static:w=0.5,o=0.25",
                                        "static:w=0.25,o=0.5"};
@@ -112,7 +114,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   PlanResult plan = workload.plan(wide);
   const size_t resident = workload.state_bytes() + plan.plan.need.non_model_bytes;
   c.budgets.bytes[1] = plan.minimum[1];
-  if ((s.policy == "lru" || s.policy == "belady") && draw.below(3) == 0) {
+  if (workload.policy().streams() && draw.below(3) == 0) {
     // A host too small for everything: some chunks must live on the device.
     c.budgets.bytes[1] =
         static_cast<size_t>(static_cast<double>(plan.minimum[1]) * (0.4 + 0.6 * draw.unit()));

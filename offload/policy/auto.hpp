@@ -9,6 +9,7 @@ namespace strata {
 class AutoPolicy final : public Policy {
  public:
   std::string name() const override { return "auto"; }
+  bool streams() const noexcept override { return true; }
   std::vector<std::unique_ptr<Policy>> candidates(const PlacementInput&) const override;
   std::vector<ChunkPlacement> place(const PlacementInput& in) const override;
 };

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+
 #include "offload/policy/placement_lp.hpp"
 #include "offload/policy/policy.hpp"
 
@@ -9,10 +11,11 @@ namespace strata {
 class PlannedPolicy final : public Policy {
  public:
   /// `defer`: the share of updates that wait for the next step where they need not; `staging`:
-  /// device units left to transfers.
-  PlannedPolicy(double defer, uint32_t staging) : defer_(defer), staging_(staging) {}
+  /// device units left to transfers, at least one for each of two links.
+  PlannedPolicy(double defer, uint32_t staging) : defer_(defer), staging_(std::max(staging, 2u)) {}
 
   std::string name() const override;
+  bool streams() const noexcept override { return true; }
   PolicyPlan plan(const PlacementInput&) const override;
   std::vector<ChunkPlacement> place(const PlacementInput& in) const override {
     return plan(in).chunks;

@@ -17,6 +17,7 @@ struct Victim {
   ObjId object;
   uint64_t last_use;  // ops issued before its last use, over the whole run
   uint64_t next_use;  // ops until its next use, in this program or the training step after it
+  uint64_t program_end = UINT64_MAX;  // ops until this program ends
 };
 
 struct PlacementInput {
@@ -55,6 +56,9 @@ class Policy {
   virtual std::vector<ChunkPlacement> place_least(const PlacementInput& in) const {
     return place(in);
   }
+  /// Whether everything streams that can: with less of the host more of it lives on the device, and
+  /// no other policy needs less of both.
+  virtual bool streams() const noexcept { return false; }
   /// Planned hints for one program; none for reactive policies.
   virtual std::vector<Action> actions(const PlacementInput&, const Program&,
                                       const std::vector<ChunkPlacement>&) const;
@@ -64,6 +68,11 @@ class Policy {
   virtual uint32_t look_ahead() const noexcept { return 0; }
   /// Whether such a prefetch may evict what is used later than it.
   virtual bool evicts_for_prefetch() const noexcept { return false; }
+  /// Copies prefetched that may wait for their first use at once.
+  virtual uint32_t prefetch_limit() const noexcept { return UINT32_MAX; }
+  /// As where ops and transfers share a stream: a fetch begins once the op before it is done, and
+  /// prefetches follow what the op itself needs. No update runs before it is needed.
+  virtual bool fetches_in_order() const noexcept { return false; }
 };
 
 /// Of chunks that are not on the device, moves the planes that do not fit the host to NVMe, if

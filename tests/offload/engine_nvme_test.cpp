@@ -49,8 +49,7 @@ TEST(EngineNvme, AnyShareOfTheStateEqualsResident) {
       c.evaluate = true;
       const Outcome reference = resident(c);
       c.delay_seed = 5;
-      for (const char* policy : {"lru", "belady", "static:w=0.5,o=0.25", "static:w=1,o=0", "auto",
-                                 "auto:defer=0.5,staging=4"}) {
+      for (const std::string& policy : every_moving_policy({"static:w=1,o=0"})) {
         for (const double share : {0.0, 0.3, 0.9}) {
           for (const double memory : {0.0, 0.4}) {
             c.policy = policy;

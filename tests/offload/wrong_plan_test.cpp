@@ -120,8 +120,8 @@ TEST(ConcurrencyWrongPlans, TwoHundredRealRunsEqualResident) {
       const Outcome reference = run(c);
       std::mt19937_64 random(42 + accum);
       for (int i = 0; i < 50; ++i) {
-        constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady"};
-        c.policy = kPolicies[i % 3];
+        constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady", "gemini:n=2"};
+        c.policy = kPolicies[random() % 4];
         c.host_share = i % 5 == 0 ? 0 : 1;
         c.memory = i % 4 < 2 ? 0 : 0.2;
         c.threads = 1 + static_cast<uint32_t>(i % 3);
