@@ -37,6 +37,14 @@ std::vector<BlockCall> list_calls(const Trace& trace, const Schedule& s) {
 
 }  // namespace
 
+Schedule make_schedule(const Trace& trace, uint32_t micro_batches, uint32_t recompute) {
+  Schedule s{micro_batches, std::vector<bool>(trace.blocks, false)};
+  for (size_t i = 0; i < trace.recomputable.size() && i < recompute; ++i) {
+    s.recompute[trace.recomputable[i]] = true;
+  }
+  return s;
+}
+
 /// One op on its way to the program, with its spans still as vectors.
 struct Draft {
   const TraceOp* op;
@@ -220,6 +228,7 @@ void Program::Lowering::emit() {
     op.skip = d.skip;
     op.flops = d.op->flops;
     op.bytes = d.op->bytes;
+    op.seconds = d.op->seconds;
     op.workspace_offset = d.workspace_item == UINT32_MAX ? kNone : items[d.workspace_item].offset;
     op.staging_offset = d.staging_item == UINT32_MAX ? kNone : items[d.staging_item].offset;
     op.uses = std::span(out.uses_).subspan(at.uses, end.uses - at.uses);
