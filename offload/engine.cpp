@@ -32,6 +32,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
       last_use_(layout.chunks() * kPlanes, 0),
+      fetched_ahead_(layout.chunks() * kPlanes, false),
       op_fences_(std::max(options.run_ahead, 1u)) {
   if (plan.chunks.size() != layout.chunks()) {
     throw StateError("the plan places " + std::to_string(plan.chunks.size()) +
@@ -112,7 +113,7 @@ OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
   begin_op();
   if (backend_.executes()) return this;
   backend_.stream(Resource::compute)
-      .launch(nullptr, nullptr, 0, {current_op().flops, current_op().bytes});
+      .launch(nullptr, nullptr, 0, {current_op().flops, current_op().bytes, current_op().seconds});
   end_op();
   return nullptr;
 }
@@ -154,6 +155,9 @@ void Engine::begin_op() {
   const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
   for (const ObjUse& u : op.uses) {
     last_use(u.object) = tick_;
+    const bool ahead = fetched_ahead(u.object);
+    fetched_ahead(u.object) = false;
+    if (ahead && options_.observer != nullptr) options_.observer->waits_for_fetched_ahead(true);
     const UnitList& units = table_.at(u.object).at(Place::device).units;
     for (uint32_t i = 0; i < units.count; ++i) {
       const Hazard& hazard = pool(Place::device).hazard(units.ids[i]);
@@ -163,6 +167,7 @@ void Engine::begin_op() {
         hazard.order_write(compute, Resource::compute);
       }
     }
+    if (ahead && options_.observer != nullptr) options_.observer->waits_for_fetched_ahead(false);
   }
   zero_sparse_gradients(op);
 }
@@ -382,7 +387,7 @@ void Engine::apply(const Action& a) {
       if (o.home == Place::device || o.version == 0 || o.current(Place::device)) break;
       if (!device.present() && !try_attach(a.object, false)) break;
       fetch(a.object);
-      ++stats_.prefetches;
+      count_prefetch(a.object);
       done = true;
       break;
     case Act::evict:
@@ -436,7 +441,7 @@ void Engine::look_ahead() {
         return;
       }
       fetch(u.object);
-      ++stats_.prefetches;
+      count_prefetch(u.object);
     }
   }
 }

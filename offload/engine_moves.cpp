@@ -78,7 +78,10 @@ void Engine::fetch_kept_weights() {
 
 void Engine::make_present(const ObjUse& use) {
   const Object& o = table_.at(use.object);
-  if (o.current(Place::device)) return;
+  if (o.current(Place::device)) {
+    ++stats_.hits;
+    return;
+  }
   if (!o.at(Place::device).present() && !try_attach(use.object, true)) {
     throw StateError("no unit can be freed on the device for chunk " +
                      std::to_string(use.object.chunk) + ", plane " + name_of(use.object.plane) +
@@ -258,6 +261,8 @@ void Engine::move(ObjId id, Place from, Place to) {
 /// Brings the newest content to the device, from the nearest place.
 void Engine::fetch(ObjId id) {
   const Object& o = table_.at(id);
+  stats_.wasted_prefetches += fetched_ahead(id);
+  fetched_ahead(id) = false;
   move(id, o.current(Place::host) ? Place::host : Place::nvme, Place::device);
   last_use(id) = tick_;
   if (id.plane == Plane::weight) ++stats_.weight_fetches;
@@ -270,7 +275,16 @@ void Engine::write_back(ObjId id, Place from) {
   note(Issued::write_back, id, table_.at(id).at(home).units.ids[0]);
 }
 
+void Engine::count_prefetch(ObjId id) {
+  ++stats_.prefetches;
+  fetched_ahead(id) = true;
+}
+
 void Engine::drop_copy(ObjId id, Place place, Freed how) {
+  if (place == Place::device && fetched_ahead(id)) {
+    ++stats_.wasted_prefetches;
+    fetched_ahead(id) = false;
+  }
   const UnitList units = table_.drop(id, place);
   note(Issued::drop, id, units.ids[0]);
   for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);

@@ -31,49 +31,6 @@ uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
 
 }  // namespace
 
-Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint32_t steps,
-                    IssueLog* log) {
-  VirtualBackend backend(in.rates);
-  EngineOptions options;
-  options.clip = in.clip;
-  options.log = log;
-  Engine engine(backend, in.layout, in.shape, plan, in.policy, in.updater, in.programs, ledger,
-                options);
-  engine.zero_state();
-  for (ParamId p = 0; p < in.layout.params().size(); ++p) {
-    if (in.layout.storage_of(p) == p) engine.set_weight(p, {});
-  }
-  backend.drain();
-  Prediction out;
-  EngineStats before;
-  double start = backend.now();
-  for (uint32_t s = 0; s < steps; ++s) {
-    before = engine.stats();
-    start = backend.now();
-    engine.begin(0, {s, 0, 1});
-    engine.run_program();
-    engine.end();
-    backend.drain();
-  }
-  // In the steady state each step runs the updates of the one before it, so the last one's own are
-  // left out.
-  out.step_seconds = backend.now() - start;
-  out.h2d_bytes = engine.stats().h2d_bytes - before.h2d_bytes;
-  out.d2h_bytes = engine.stats().d2h_bytes - before.d2h_bytes;
-  out.nvme_read_bytes = engine.stats().nvme_read_bytes - before.nvme_read_bytes;
-  out.nvme_write_bytes = engine.stats().nvme_write_bytes - before.nvme_write_bytes;
-  out.demand_misses = engine.stats().demand_misses - before.demand_misses;
-  // As a run goes on: an evaluation finds the last step's updates still to be made.
-  for (uint32_t p = 1; p < in.programs.size(); ++p) {
-    engine.begin(p);
-    engine.run_program();
-    engine.end();
-  }
-  engine.flush();
-  backend.drain();
-  return out;
-}
-
 PlanResult make_plan(const PlanInput& in) {
   const size_t unit = in.shape.unit_bytes();
   const Budgets& b = in.budgets;
@@ -127,7 +84,7 @@ PlanResult make_plan(const PlanInput& in) {
   for (size_t t = 0; t < kTiers; ++t) {
     external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
   }
-  r.prediction = simulate(in, plan, ledger, 2);
+  r.prediction = simulate(in, plan, ledger, r.fits ? in.simulation : SimulationLength{});
   for (size_t t = 0; t < kTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
     r.tiers[t].peak = ledger.peak(tier);
