@@ -39,7 +39,7 @@ Prediction mean_of(const EngineStats& from, const EngineStats& to, const Virtual
   p.late_prefetches = (b.marked_waits - a.marked_waits + steps / 2) / steps;
   for (size_t r = 0; r < kResources; ++r) {
     p.work[r] = mean(begin.streams[r].work, end.streams[r].work);
-    p.stalls.on[r] = mean(a.waited[r], b.waited[r]);
+    p.stalls.on[r] = mean(a.held_up_by[r], b.held_up_by[r]);
   }
   p.stalls.issuer = mean(a.idle, b.idle);
   p.stalls.sharing = std::max(0.0, mean(a.busy, b.busy) - mean(a.work, b.work));

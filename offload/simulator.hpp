@@ -21,7 +21,7 @@ struct SimulationLength {
 
 /// Of a step, in seconds: all that it takes beside compute's own work at full speed.
 struct Stalls {
-  /// Compute waited for this resource, which may itself have waited for others.
+  /// Compute waited for this resource, which was at work, or for others that waited for it.
   std::array<double, kResources> on{};
   /// Compute had nothing to do: the issuer waited for the step before the last.
   double issuer = 0;

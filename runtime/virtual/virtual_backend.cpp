@@ -65,8 +65,9 @@ class VirtualStream final : public Stream {
     times_.work += done;
     times_.busy += seconds;
   }
-  void count_wait(size_t on, double seconds) {
+  void count_wait(size_t on, size_t holder, double seconds) {
     times_.waited[on] += seconds;
+    times_.held_up_by[holder] += seconds;
     times_.marked_waits += std::exchange(records_[head_].marked, false);
   }
   void count_idle(double seconds) { times_.idle += seconds; }
@@ -213,6 +214,23 @@ VirtualTimes VirtualBackend::times() const {
   return t;
 }
 
+/// Of a fence of this backend.
+size_t VirtualBackend::owner_of(const Fence& f) const {
+  size_t on = 0;
+  while (on + 1 < kResources && !streams_[on]->owns(f)) ++on;
+  return on;
+}
+
+/// Who holds up a stream that waits: the end of its chain of waits. One that never ends has only
+/// so many links.
+size_t VirtualBackend::holder_of(size_t stream) const {
+  for (size_t links = 0; links < kResources; ++links) {
+    if (streams_[stream]->state() != VirtualStream::State::waits) break;
+    stream = owner_of(streams_[stream]->awaited());
+  }
+  return stream;
+}
+
 void VirtualBackend::run_until(const std::function<bool()>& done) {
   for (;;) {
     const bool idle = settle();
@@ -236,9 +254,7 @@ void VirtualBackend::run_until(const std::function<bool()>& done) {
       } else if (s.state() == VirtualStream::State::idle) {
         s.count_idle(step);
       } else {
-        for (size_t on = 0; on < kResources; ++on) {
-          if (streams_[on]->owns(s.awaited())) s.count_wait(on, step);
-        }
+        s.count_wait(owner_of(s.awaited()), holder_of(i), step);
       }
     }
     now_ += step;

@@ -38,6 +38,8 @@ struct VirtualTimes {
     /// Every moment it was either busy, or waited for a fence of a stream, or had nothing to do.
     double busy = 0, idle = 0;
     std::array<double, kResources> waited{};
+    /// The same by who was at work meanwhile: the stream waited for, or whom that waited for.
+    std::array<double, kResources> held_up_by{};
     /// Of the work done, what it takes at full speed; less than `busy` where speed is shared.
     double work = 0;
     /// Waits that were marked and took time.
@@ -86,6 +88,8 @@ class VirtualBackend final : public Backend {
   bool settle();
   void reached(const Fence&);
   double share_of(size_t stream) const;
+  size_t owner_of(const Fence&) const;
+  size_t holder_of(size_t stream) const;
 
   VirtualRates rates_;
   double now_ = 0;

@@ -193,6 +193,25 @@ TEST(VirtualBackend, EveryMomentOfAStreamIsAccountedFor) {
   EXPECT_EQ(afterwards.now, b.now()) << "of what is done already, now";
 }
 
+TEST(VirtualBackend, WaitsAreTracedToWhoIsAtWork) {
+  VirtualRates r = rates();
+  r.latency_seconds = 0;
+  VirtualBackend b(r);
+  Stream &update = b.stream(Resource::update), &h2d = b.stream(Resource::h2d);
+  update.launch(nullptr, nullptr, 0, {0, 12});  // 3 s
+  h2d.wait(update.record());
+  h2d.copy(nullptr, nullptr, 4);  // 2 s
+  b.stream(Resource::compute).wait(h2d.record());
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {0, 4});
+  b.drain();
+  const VirtualTimes::Stream compute = b.times().of(Resource::compute);
+  EXPECT_DOUBLE_EQ(compute.waited[static_cast<size_t>(Resource::h2d)], 5);
+  EXPECT_DOUBLE_EQ(compute.held_up_by[static_cast<size_t>(Resource::h2d)], 2);
+  EXPECT_DOUBLE_EQ(compute.held_up_by[static_cast<size_t>(Resource::update)], 3);
+  EXPECT_DOUBLE_EQ(b.times().of(Resource::h2d).held_up_by[static_cast<size_t>(Resource::update)],
+                   3);
+}
+
 TEST(VirtualBackend, MarkedWaitsCountWhereTheyTakeTime) {
   VirtualBackend b(rates());
   Stream &h2d = b.stream(Resource::h2d), &compute = b.stream(Resource::compute);
