@@ -220,7 +220,8 @@ TEST(VirtualBackend, MarkedWaitsCountWhereTheyTakeTime) {
   const Fence first = h2d.record();
   h2d.copy(nullptr, nullptr, 1);
   const Fence second = h2d.record();
-  compute.wait(first);  // not marked
+  b.stream(Resource::d2h).copy(nullptr, nullptr, 1);  // ends in the middle of the wait for second
+  compute.wait(first);                                // not marked
   b.mark_waits(true);
   compute.wait(first);  // done by then
   compute.wait(second);
