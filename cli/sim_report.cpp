@@ -34,7 +34,7 @@ std::array<size_t, kTiers> peaks_of(const SimRow& r) {
 std::string milliseconds(double seconds) { return fmt::format("{:.1f} ms", seconds * 1e3); }
 
 std::string percent(double part, double whole) {
-  return fmt::format("{:.1f}%", 100 * part / whole);
+  return fmt::format("{:.1f}%", whole > 0 ? 100 * part / whole : 0);
 }
 
 /// What compute did not do at full speed, by cause, the largest first.
@@ -87,7 +87,7 @@ std::vector<Cells> table_of(const std::vector<SimRow>& rows) {
     }
     const Prediction& p = r.plan.prediction;
     cells.push_back(milliseconds(p.step_seconds));
-    cells.push_back(fmt::format("{:.2f}", p.step_seconds / r.roofline.seconds));
+    cells.push_back(fmt::format("{:.2f}", r.over_roofline()));
     cells.emplace_back(r.roofline.bottleneck);
     cells.push_back(fmt::format("{:.0f}", r.tokens_per_second()));
     cells.push_back(percent(p.stalls.sum(), p.step_seconds));
@@ -109,7 +109,7 @@ std::vector<Cells> table_of(const std::vector<SimRow>& rows) {
 void flatten(const Json& j, const std::string& prefix,
              std::vector<std::pair<std::string, std::string>>& out) {
   for (const auto& [key, value] : j.items()) {
-    const std::string name = prefix.empty() ? key : prefix + "_" + key;
+    const std::string name = prefix.empty() ? key : fmt::format("{}_{}", prefix, key);
     if (value.is_object()) {
       flatten(value, name, out);
     } else {
@@ -221,9 +221,9 @@ std::string sim_table(const std::vector<SimRow>& rows) { return aligned_table(ta
 std::string sim_text(const SimRow& r) {
   const Prediction& p = r.plan.prediction;
   std::string text = fmt::format(
-      "Step      {}, {:.2f} x the roofline of {} ({}); {:.1f} tokens/s; means of {} steps\n",
-      milliseconds(p.step_seconds), p.step_seconds / r.roofline.seconds,
-      milliseconds(r.roofline.seconds), r.roofline.bottleneck, r.tokens_per_second(), r.steps);
+      "Step      {}, {:.2f} x the roofline of {} ({}); {:.1f} tokens/s; mean of {} step{}\n",
+      milliseconds(p.step_seconds), r.over_roofline(), milliseconds(r.roofline.seconds),
+      r.roofline.bottleneck, r.tokens_per_second(), r.steps, r.steps == 1 ? "" : "s");
   auto stalls = stalls_of(p);
   std::stable_sort(stalls.begin(), stalls.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

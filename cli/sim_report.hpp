@@ -21,8 +21,14 @@ struct SimRow {
   PlanResult plan;     // without its actions
   Roofline roofline;   // where it fits
 
+  /// 0 for a step that takes no time: a trace without any cost.
   double tokens_per_second() const noexcept {
-    return static_cast<double>(tokens * accum) / plan.prediction.step_seconds;
+    const double step = plan.prediction.step_seconds;
+    return step > 0 ? static_cast<double>(tokens * accum) / step : 0;
+  }
+  /// Of the step over its roofline.
+  double over_roofline() const noexcept {
+    return roofline.seconds > 0 ? plan.prediction.step_seconds / roofline.seconds : 1;
   }
 };
 

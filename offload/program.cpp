@@ -164,11 +164,18 @@ void Program::Lowering::pack() {
     }
   }
   out.non_model_bytes_ = pack_values(items);
-  std::vector<uint64_t> live(drafts.size(), 0);
+  // Bytes that begin to live at an op, and that no longer do at the one after their last.
+  std::vector<uint64_t> born(drafts.size() + 1, 0), dead(drafts.size() + 1, 0);
   for (const PackItem& item : items) {
-    for (OpIndex i = item.first; i <= item.last; ++i) live[i] += item.bytes;
+    born[item.first] += item.bytes;
+    dead[item.last + 1] += item.bytes;
   }
-  for (const uint64_t n : live) out.value_peak_bytes_ = std::max(out.value_peak_bytes_, n);
+  uint64_t live = 0;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    live += born[i];
+    live -= dead[i];
+    out.value_peak_bytes_ = std::max(out.value_peak_bytes_, live);
+  }
 }
 
 void Program::Lowering::emit() {

@@ -95,7 +95,7 @@ TEST_F(RunSim, ForPeopleItSaysTheSameInWords) {
   EXPECT_EQ(o.err, "");
   for (const char* part :
        {"gpt2:L3,D64,H2,V256,T64 fp32", "policy lru", "rates nominal", "roofline", "Stalled",
-        "hits", "wasted", "peak", "budget", "1 GiB", "means of 24 steps"}) {
+        "hits", "wasted", "peak", "budget", "1 GiB", "mean of 24 steps"}) {
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " in:\n" << o.out;
   }
 }
@@ -247,6 +247,13 @@ TEST_F(RunSim, ASweepOfWhichNothingFitsIsCodeThree) {
   const CommandOutcome o = sim("--policy lru --policy belady --device-mem 1KiB");
   EXPECT_EQ(o.code, 3);
   EXPECT_EQ(lines(o.out).size(), 3u) << o.out;
+}
+
+TEST_F(RunSim, TracesMayBeLargerThanOtherTexts) {
+  std::string text = folder_.read("gpt2.trace");
+  text.insert(1, std::string(size_t{65} << 20, ' '));  // inside the header's object
+  folder_.write("gpt2.trace", text);
+  EXPECT_EQ(sim("--device-mem 1GiB --steps 1").code, 0);
 }
 
 TEST_F(RunSim, WhatIsMissingOrWrongIsNamed) {
