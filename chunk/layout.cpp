@@ -159,6 +159,12 @@ ChunkLayout ChunkLayout::build(std::span<const ParamSpec> params, const LayoutOp
   return l;
 }
 
+uint64_t ChunkLayout::chunk_elems_of(std::span<const ParamSpec> params, uint64_t chunk_bytes) {
+  if (chunk_bytes == 0 || params.empty()) return search_chunk_elems(params, 1);
+  const uint64_t elems = chunk_bytes / size_of(params.front().dtype);
+  return std::max(kQuantum, (elems + kQuantum - 1) / kQuantum * kQuantum);
+}
+
 uint64_t ChunkLayout::search_chunk_elems(std::span<const ParamSpec> params, uint32_t ranks) {
   check_ranks(ranks);
   for (const ParamSpec& p : params) check_shape(p);

@@ -51,6 +51,10 @@ class ChunkLayout {
   /// as `build`.
   static uint64_t search_chunk_elems(std::span<const ParamSpec>, uint32_t ranks);
 
+  /// The chunk size, in elements, whose weights take at least so many bytes; 0: searched. For one
+  /// rank.
+  static uint64_t chunk_elems_of(std::span<const ParamSpec>, uint64_t chunk_bytes);
+
   std::span<const ParamSpec> params() const noexcept { return params_; }
   /// The parameter whose storage `p` uses: itself unless tied.
   ParamId storage_of(ParamId p) const noexcept { return storage_[p]; }

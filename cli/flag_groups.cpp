@@ -27,6 +27,16 @@ void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
   if (with_recompute) add_recompute(flags, args.recompute);
 }
 
+void add_chunk_size(Flags& flags, uint64_t& bytes) {
+  flags.value("--chunk-size", "auto|BYTES", "auto", "Bytes of a chunk of weights",
+              [&bytes](const std::string& text) {
+                bytes = text == "auto" ? 0 : parse_bytes("--chunk-size", text);
+                if (text != "auto" && bytes == 0) {
+                  throw ConfigError("--chunk-size: must not be 0");
+                }
+              });
+}
+
 void add_recompute(Flags& flags, uint32_t& blocks) {
   flags.value(
       "--recompute", "none|block|N", "none",
@@ -87,15 +97,7 @@ void add_budget(Flags& flags, BudgetArgs& args) {
         constexpr std::array<std::string_view, 3> kEngines = {"auto", "io_uring", "threads"};
         args.nvme_engine = kEngines[parse_choice("--nvme-engine", text, kEngines)];
       });
-  flags.value("--chunk-size", "auto|BYTES", "auto", "Bytes of a chunk of weights",
-              [&args](const std::string& text) {
-                if (text == "auto") {
-                  args.chunk_bytes = 0;
-                  return;
-                }
-                args.chunk_bytes = parse_bytes("--chunk-size", text);
-                if (args.chunk_bytes == 0) throw ConfigError("--chunk-size: must not be 0");
-              });
+  add_chunk_size(flags, args.chunk_bytes);
   flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
   add_threads(flags, args.threads);
 }

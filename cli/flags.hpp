@@ -33,6 +33,21 @@ class Flags {
     return option;
   }
 
+  /// May be given several times, with one value each.
+  template <class Use>
+  void each(const char* name, const char* type, const std::string& shown_default,
+            const std::string& help, Use use) {
+    app_.add_option_function<std::vector<std::string>>(
+            name,
+            [use](const std::vector<std::string>& values) {
+              for (const std::string& v : values) use(v);
+            },
+            fmt::format("{} [{}]", help, shown_default))
+        ->allow_extra_args(false)
+        ->type_name(type)
+        ->group(group_);
+  }
+
   template <class T>
   void count(const char* name, T& target, const std::string& help, uint64_t least,
              uint64_t most = std::numeric_limits<T>::max(), std::string shown_default = {}) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/flag_groups.hpp"
+#include "cli/sim_options.hpp"
 #include "offload/nvme/store.hpp"  // its depth
 #include "train/tokenizer_utf8.hpp"
 
@@ -112,13 +113,14 @@ class Parser {
   PlanArgs plan_args_;
   VerifyArgs verify_args_;
   TraceArgs trace_args_;
+  SimArgs sim_args_;
   PoliciesArgs policies_args_;
   ProbeArgs probe_args_;
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
   BenchAdamArgs bench_adam_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
-  CLI::App *plan_, *verify_, *trace_, *policies_, *probe_;
+  CLI::App *plan_, *verify_, *trace_, *sim_, *policies_, *probe_;
   CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_;
   Given train_given_, plan_given_, verify_given_;
 };
@@ -164,6 +166,8 @@ Parser::Parser() {
   add_threads(trace_flags, trace_args_.threads);
   trace_flags.group("Output");
   trace_flags.text("--out,-o", "FILE", trace_args_.out, "File to write; - is stdout");
+  sim_ = add_verb(app_, "sim", "Simulate steps of a trace: times, stalls, bytes and peaks");
+  add_sim(*sim_, sim_args_);
   policies_ = add_verb(app_, "policies", "List the offload policies");
   Flags(*policies_).json(policies_args_.json);
   doctor_ = add_verb(app_, "doctor", "Look at this machine: what would slow a run or stop it");
@@ -370,7 +374,7 @@ Command Parser::parse(int argc, const char* const* argv) {
   if (chosen.empty()) {
     throw ConfigError(
         "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, trace, "
-        "policies, probe or bench, and see 'strata --help'");
+        "sim, policies, probe or bench, and see 'strata --help'");
   }
   refuse_extras(*chosen.front());
   const auto needs = [](const std::string& value, const char* message) {
@@ -399,6 +403,10 @@ Command Parser::parse(int argc, const char* const* argv) {
   if (chosen.front() == trace_) {
     require_model(trace_args_.model, "trace");
     return trace_args_;
+  }
+  if (chosen.front() == sim_) {
+    finish_sim(sim_args_);
+    return sim_args_;
   }
   if (chosen.front() == policies_) return policies_args_;
   if (chosen.front() == probe_) {

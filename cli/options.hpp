@@ -127,6 +127,26 @@ struct DoctorArgs {
   bool json = false;
 };
 
+enum class SimFormat : uint8_t { text, markdown, csv, json };
+
+/// Simulates steps of a trace, for every policy, device budget and number of tokens.
+struct SimArgs {
+  std::string trace;
+  std::string machine;                ///< a machine file; empty: nominal rates
+  std::vector<std::string> policies;  ///< none: lru
+  std::vector<uint64_t> device_mem;   ///< bytes; at least one
+  uint64_t host_mem = 0, nvme_mem = 0;
+  std::vector<uint64_t> tokens;  ///< of a micro-batch; none: as traced
+  uint32_t accum = 1;
+  uint32_t recompute = 0;  ///< as SessionConfig has it
+  uint64_t chunk_bytes = 0;
+  OptimizerConfig optimizer;
+  double clip = 1.0;
+  uint32_t steps = 24;
+  SimFormat format = SimFormat::text;
+  bool json = false;
+};
+
 /// Writes the trace of a model's training step.
 struct TraceArgs {
   ModelArgs model;
@@ -184,8 +204,8 @@ struct TextRequest {
 };
 
 using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
-                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, PoliciesArgs,
-                             ProbeArgs, BenchStepArgs, BenchNvmeArgs, BenchAdamArgs>;
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, SimArgs,
+                             PoliciesArgs, ProbeArgs, BenchStepArgs, BenchNvmeArgs, BenchAdamArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

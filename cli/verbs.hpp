@@ -14,6 +14,8 @@ int run_doctor(const DoctorArgs&);
 int run_plan(const PlanArgs&);
 int run_verify(const VerifyArgs&);
 int run_trace(const TraceArgs&);
+/// 3 when no combination fits.
+int run_sim(const SimArgs&);
 int run_policies(const PoliciesArgs&);
 int run_probe(const ProbeArgs&);
 

@@ -10,6 +10,9 @@ Trace trace_model(Model& model, Mode mode) {
   };
   for (uint32_t b = 0; b < model.blocks(); ++b) call(CallKind::forward, b);
   if (mode == Mode::train) {
+    for (uint32_t b = 0; b < model.blocks(); ++b) {
+      if (model.recomputable(b)) tracer.can_recompute(b);
+    }
     for (uint32_t b = model.blocks(); b-- > 0;) call(CallKind::backward, b);
     for (uint32_t b = 0; b < model.blocks(); ++b) call(CallKind::tail, b);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "offload/engine_kernels.hpp"
 #include "runtime/errors.hpp"
@@ -31,8 +32,8 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scales_(layout.chunks()),
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
-      prefetched_(layout.chunks()),
       last_use_(layout.chunks() * kPlanes, 0),
+      ahead_(layout.chunks() * kPlanes, Ahead::no),
       op_fences_(std::max(options.run_ahead, 1u)) {
   if (plan.chunks.size() != layout.chunks()) {
     throw StateError("the plan places " + std::to_string(plan.chunks.size()) +
@@ -113,7 +114,7 @@ OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
   begin_op();
   if (backend_.executes()) return this;
   backend_.stream(Resource::compute)
-      .launch(nullptr, nullptr, 0, {current_op().flops, current_op().bytes});
+      .launch(nullptr, nullptr, 0, {current_op().flops, current_op().bytes, current_op().seconds});
   end_op();
   return nullptr;
 }
@@ -150,15 +151,15 @@ void Engine::begin_op() {
   }
   for (const ObjUse& u : op.uses) table_.pin(u.object);
   for (const ObjUse& u : op.uses) make_present(u);
-  for (const ObjUse& u : op.uses) {
-    if (u.object.plane == Plane::weight) end_prefetch(u.object.chunk);
-  }
+  for (const ObjUse& u : op.uses) end_prefetch(u.object, Ahead::needed);
   if (policy_.fetches_in_order()) look_ahead();
   note(Issued::op);
   ++tick_;
   const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
   for (const ObjUse& u : op.uses) {
     last_use(u.object) = tick_;
+    const bool ahead = std::exchange(ahead_[object_index(u.object)], Ahead::no) == Ahead::needed;
+    if (ahead && options_.observer != nullptr) options_.observer->waits_for_fetched_ahead(true);
     const UnitList& units = table_.at(u.object).at(Place::device).units;
     for (uint32_t i = 0; i < units.count; ++i) {
       const Hazard& hazard = pool(Place::device).hazard(units.ids[i]);
@@ -168,6 +169,7 @@ void Engine::begin_op() {
         hazard.order_write(compute, Resource::compute);
       }
     }
+    if (ahead && options_.observer != nullptr) options_.observer->waits_for_fetched_ahead(false);
   }
   zero_sparse_gradients(op);
 }
@@ -394,7 +396,7 @@ void Engine::apply(const Action& a) {
       if (o.home == Place::device || o.version == 0 || o.current(Place::device)) break;
       if (!device.present() && !try_attach(a.object, false)) break;
       fetch(a.object);
-      ++stats_.prefetches;
+      begin_prefetch(a.object);
       done = true;
       break;
     case Act::evict:
@@ -450,9 +452,7 @@ void Engine::look_ahead() {
         return;
       }
       fetch(u.object);
-      ++stats_.prefetches;
-      waiting_prefetches_ += 1 - prefetched_[u.object.chunk];
-      prefetched_[u.object.chunk] = 1;
+      begin_prefetch(u.object);
     }
   }
 }

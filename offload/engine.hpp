@@ -20,6 +20,15 @@ struct Mutations {
   uint64_t skip_update = 0;
 };
 
+/// Hears when an op waits for a copy that was fetched ahead of it: whether it came too late is a
+/// question of time, which the engine does not know.
+class FetchAheadObserver {
+ public:
+  virtual ~FetchAheadObserver() = default;
+  /// The waits between a call with true and the next with false are for such copies.
+  virtual void waits_for_fetched_ahead(bool) = 0;
+};
+
 struct EngineOptions {
   /// Global norm bound; 0: no clipping, and updates start inside backward.
   double clip = 0;
@@ -27,6 +36,8 @@ struct EngineOptions {
   uint32_t run_ahead = 64;
   /// Not null: every issued record is appended.
   IssueLog* log = nullptr;
+  /// For simulations; null: nobody asks.
+  FetchAheadObserver* observer = nullptr;
   Mutations mutations;
 };
 
@@ -50,7 +61,13 @@ struct StepResult {
 /// Since the engine was made.
 struct EngineStats {
   uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;
-  uint64_t weight_fetches = 0, demand_misses = 0, prefetches = 0;
+  /// Of the copies that ops use: those that were on the device, or on their way to it, and those
+  /// fetched only then.
+  uint64_t hits = 0, demand_misses = 0;
+  /// Copies fetched ahead of their op, and those of them that no op used before they were dropped
+  /// or out of date.
+  uint64_t prefetches = 0, wasted_prefetches = 0;
+  uint64_t weight_fetches = 0;
   uint64_t hints_skipped = 0, evictions = 0, updates = 0;
 };
 
@@ -103,6 +120,9 @@ class Engine final : public OpSink, private OpScope {
     std::array<Fence, kResources> updates;  // the last update of the step on each stream
   };
 
+  /// Whether a device copy was fetched before the op that needs it was issued.
+  enum class Ahead : uint8_t { no, waiting, needed };
+
   // OpSink
   OpScope* enter(const OpInfo&, std::initializer_list<TensorUse>, std::initializer_list<ValueId>,
                  std::initializer_list<ValueId>) override;
@@ -151,11 +171,6 @@ class Engine final : public OpSink, private OpScope {
   void fetch(ObjId);
   void write_back(ObjId, Place from);
   void drop_copy(ObjId, Place, Freed = Freed::by_compute);
-  /// Weights that were prefetched wait for their first use no longer.
-  void end_prefetch(ChunkId c) {
-    waiting_prefetches_ -= prefetched_[c];
-    prefetched_[c] = 0;
-  }
   void evict(ObjId);
   Place stage(ObjId);
   void unstage(ObjId, Place, bool changed);
@@ -180,9 +195,14 @@ class Engine final : public OpSink, private OpScope {
   void write_units(ObjId, Place, Resource, const Fence&);
   void order_reads(ObjId, Place, Resource);
   void order_writes(ObjId, Place, Resource);
-  uint64_t& last_use(ObjId id) {
-    return last_use_[id.chunk * kPlanes + static_cast<size_t>(id.plane)];
+  static size_t object_index(ObjId id) noexcept {
+    return id.chunk * kPlanes + static_cast<size_t>(id.plane);
   }
+  uint64_t& last_use(ObjId id) { return last_use_[object_index(id)]; }
+  /// After `fetch`: it was ahead of the op that needs the copy.
+  void begin_prefetch(ObjId);
+  /// The copy does not wait for its op any more: that is issued, or it was for nothing.
+  void end_prefetch(ObjId, Ahead becomes);
   Category category_of(Plane) const noexcept;
 
   Backend& backend_;
@@ -230,11 +250,11 @@ class Engine final : public OpSink, private OpScope {
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
 
-  std::vector<uint8_t> prefetched_;  // per chunk: 1 while its weights wait for their first use
-  uint32_t waiting_prefetches_ = 0;
   std::vector<uint64_t> last_use_;  // per object
-  uint64_t tick_ = 0;               // ops issued over the whole run
-  std::vector<Fence> op_fences_;    // ring of `run_ahead`
+  std::vector<Ahead> ahead_;        // per object
+  uint32_t waiting_prefetches_ = 0;
+  uint64_t tick_ = 0;             // ops issued over the whole run
+  std::vector<Fence> op_fences_;  // ring of `run_ahead`
   std::vector<Victim> victims_;
   EngineStats stats_;
 };

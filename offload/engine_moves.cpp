@@ -78,7 +78,10 @@ void Engine::fetch_kept_weights() {
 
 void Engine::make_present(const ObjUse& use) {
   const Object& o = table_.at(use.object);
-  if (o.current(Place::device)) return;
+  if (o.current(Place::device)) {
+    ++stats_.hits;
+    return;
+  }
   if (!o.at(Place::device).present() && !try_attach(use.object, true)) {
     throw StateError("no unit can be freed on the device for chunk " +
                      std::to_string(use.object.chunk) + ", plane " + name_of(use.object.plane) +
@@ -262,6 +265,7 @@ void Engine::fetch(ObjId id) {
   if (policy_.fetches_in_order() && tick_ != 0) {
     backend_.stream(link(from, Place::device)).wait(op_fences_[(tick_ - 1) % op_fences_.size()]);
   }
+  end_prefetch(id, Ahead::no);
   move(id, from, Place::device);
   last_use(id) = tick_;
   if (id.plane == Plane::weight) ++stats_.weight_fetches;
@@ -274,9 +278,23 @@ void Engine::write_back(ObjId id, Place from) {
   note(Issued::write_back, id, table_.at(id).at(home).units.ids[0]);
 }
 
+void Engine::begin_prefetch(ObjId id) {
+  ++stats_.prefetches;
+  ++waiting_prefetches_;
+  ahead_[object_index(id)] = Ahead::waiting;
+}
+
+void Engine::end_prefetch(ObjId id, Ahead becomes) {
+  Ahead& ahead = ahead_[object_index(id)];
+  if (ahead != Ahead::waiting) return;
+  ahead = becomes;
+  --waiting_prefetches_;
+  stats_.wasted_prefetches += becomes == Ahead::no;
+}
+
 void Engine::drop_copy(ObjId id, Place place, Freed how) {
+  if (place == Place::device) end_prefetch(id, Ahead::no);
   const UnitList units = table_.drop(id, place);
-  if (place == Place::device && id.plane == Plane::weight) end_prefetch(id.chunk);
   note(Issued::drop, id, units.ids[0]);
   for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);
 }

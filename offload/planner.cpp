@@ -40,53 +40,6 @@ Place staging_of(const PlanInput& in, const PlacementInput& placement,
   return Place::device;
 }
 
-}  // namespace
-
-Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, uint32_t steps,
-                    IssueLog* log) {
-  VirtualBackend backend(in.rates);
-  EngineOptions options;
-  options.clip = in.clip;
-  options.log = log;
-  Engine engine(backend, in.layout, in.shape, plan, in.policy, in.updater, in.programs, ledger,
-                options);
-  engine.zero_state();
-  for (ParamId p = 0; p < in.layout.params().size(); ++p) {
-    if (in.layout.storage_of(p) == p) engine.set_weight(p, {});
-  }
-  backend.drain();
-  Prediction out;
-  EngineStats before;
-  double start = backend.now();
-  for (uint32_t s = 0; s < steps; ++s) {
-    before = engine.stats();
-    start = backend.now();
-    engine.begin(0, {s, 0, 1});
-    engine.run_program();
-    engine.end();
-    backend.drain();
-  }
-  // In the steady state each step runs the updates of the one before it, so the last one's own are
-  // left out.
-  out.step_seconds = backend.now() - start;
-  out.h2d_bytes = engine.stats().h2d_bytes - before.h2d_bytes;
-  out.d2h_bytes = engine.stats().d2h_bytes - before.d2h_bytes;
-  out.nvme_read_bytes = engine.stats().nvme_read_bytes - before.nvme_read_bytes;
-  out.nvme_write_bytes = engine.stats().nvme_write_bytes - before.nvme_write_bytes;
-  out.demand_misses = engine.stats().demand_misses - before.demand_misses;
-  // As a run goes on: an evaluation finds the last step's updates still to be made.
-  for (uint32_t p = 1; p < in.programs.size(); ++p) {
-    engine.begin(p);
-    engine.run_program();
-    engine.end();
-  }
-  engine.flush();
-  backend.drain();
-  return out;
-}
-
-namespace {
-
 /// Plans with one policy, whatever its candidates.
 PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   const size_t unit = in.shape.unit_bytes();
@@ -136,7 +89,7 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   for (size_t t = 0; t < kTiers; ++t) {
     external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
   }
-  r.prediction = simulate(in, plan, ledger, 2);
+  r.prediction = simulate(in, plan, ledger, r.fits ? in.simulation : SimulationLength{});
   for (size_t t = 0; t < kTiers; ++t) {
     const Tier tier = static_cast<Tier>(t);
     r.tiers[t].peak = ledger.peak(tier);
@@ -161,33 +114,46 @@ bool better(const PlanResult& a, const PlanResult& b) {
 
 }  // namespace
 
-PlanResult make_plan(const PlanInput& in) {
+PlacementInput placement_input(const PlanInput& in) {
   const size_t unit = in.shape.unit_bytes();
   const Budgets& b = in.budgets;
   const uint64_t non_model = non_model_bytes(in.layout, in.shape, in.programs);
-  const PlacementInput placement{in.layout,
-                                 in.shape,
-                                 in.programs,
-                                 units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
-                                 units_in(b.bytes[kHost], b.external[kHost], unit),
-                                 units_in(b.bytes[kNvme], b.external[kNvme], unit),
-                                 in.clip > 0,
-                                 in.rates};
+  return {in.layout,
+          in.shape,
+          in.programs,
+          units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
+          units_in(b.bytes[kHost], b.external[kHost], unit),
+          units_in(b.bytes[kNvme], b.external[kNvme], unit),
+          in.clip > 0,
+          in.rates};
+}
+
+PlanResult make_plan(const PlanInput& in) {
+  const PlacementInput placement = placement_input(in);
   std::array<size_t, kTiers> least{};  // of the device before all else
+  const auto with = [&](const Policy& policy, SimulationLength simulation) {
+    return plan_with({in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip,
+                      in.rates, simulation},
+                     placement);
+  };
   PlanResult best;
   for (std::unique_ptr<Policy>& candidate : in.policy.candidates(placement)) {
-    PlanResult r = plan_with(
-        {in.layout, in.shape, in.programs, *candidate, in.updater, in.budgets, in.clip, in.rates},
-        placement);
+    PlanResult r = with(*candidate, {});
     r.policy = std::move(candidate);
     if (best.policy == nullptr || r.minimum < least) least = r.minimum;
     if (best.policy == nullptr || better(r, best)) best = std::move(r);
   }
-  best.minimum = least;
   if (best.policy == nullptr) {
-    best = plan_with(in, placement);
+    best = with(in.policy, in.simulation);
     best.policy = std::shared_ptr<const Policy>(std::shared_ptr<void>(), &in.policy);  // not owned
+    return best;
   }
+  if (best.fits && in.simulation != SimulationLength{}) {
+    const std::shared_ptr<const Policy> chosen = best.policy;
+    best = with(*chosen, in.simulation);
+    best.policy = chosen;
+  }
+  best.minimum = least;
   return best;
 }
 

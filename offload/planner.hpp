@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "offload/engine.hpp"
+#include "offload/simulator.hpp"
 #include "runtime/virtual/virtual_backend.hpp"
 
 namespace strata {
@@ -27,6 +28,8 @@ struct PlanInput {
   Budgets budgets;
   double clip = 0;
   VirtualRates rates;
+  /// How long a plan that fits is simulated. Two steps show the peaks; the default has no more.
+  SimulationLength simulation = {};
 };
 
 struct TierReport {
@@ -41,12 +44,6 @@ struct Shortfall {
   std::string what;
 };
 
-struct Prediction {
-  double step_seconds = 0;
-  uint64_t h2d_bytes = 0, d2h_bytes = 0, nvme_read_bytes = 0, nvme_write_bytes = 0;  // a step
-  uint64_t demand_misses = 0;
-};
-
 struct PlanResult {
   bool fits = false;
   Plan plan;
@@ -59,11 +56,10 @@ struct PlanResult {
   Prediction prediction;
 };
 
-PlanResult make_plan(const PlanInput&);
+/// What policies plan from: units that fit the budgets, and so on.
+PlacementInput placement_input(const PlanInput&);
 
-/// Runs `steps` steps of the first program in virtual time; the last step's figures.
-Prediction simulate(const PlanInput&, const Plan&, Ledger&, uint32_t steps,
-                    IssueLog* log = nullptr);
+PlanResult make_plan(const PlanInput&);
 
 /// `DoesNotFit` text of a result that does not fit.
 std::string describe_shortfall(const PlanResult&);

@@ -37,6 +37,14 @@ std::vector<BlockCall> list_calls(const Trace& trace, const Schedule& s) {
 
 }  // namespace
 
+Schedule make_schedule(const Trace& trace, uint32_t micro_batches, uint32_t recompute) {
+  Schedule s{micro_batches, std::vector<bool>(trace.blocks, false)};
+  for (size_t i = 0; i < trace.recomputable.size() && i < recompute; ++i) {
+    s.recompute[trace.recomputable[i]] = true;
+  }
+  return s;
+}
+
 /// One op on its way to the program, with its spans still as vectors.
 struct Draft {
   const TraceOp* op;
@@ -156,11 +164,18 @@ void Program::Lowering::pack() {
     }
   }
   out.non_model_bytes_ = pack_values(items);
-  std::vector<uint64_t> live(drafts.size(), 0);
+  // Bytes that begin to live at an op, and that no longer do at the one after their last.
+  std::vector<uint64_t> born(drafts.size() + 1, 0), dead(drafts.size() + 1, 0);
   for (const PackItem& item : items) {
-    for (OpIndex i = item.first; i <= item.last; ++i) live[i] += item.bytes;
+    born[item.first] += item.bytes;
+    dead[item.last + 1] += item.bytes;
   }
-  for (const uint64_t n : live) out.value_peak_bytes_ = std::max(out.value_peak_bytes_, n);
+  uint64_t live = 0;
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    live += born[i];
+    live -= dead[i];
+    out.value_peak_bytes_ = std::max(out.value_peak_bytes_, live);
+  }
 }
 
 void Program::Lowering::emit() {
@@ -220,6 +235,7 @@ void Program::Lowering::emit() {
     op.skip = d.skip;
     op.flops = d.op->flops;
     op.bytes = d.op->bytes;
+    op.seconds = d.op->seconds;
     op.workspace_offset = d.workspace_item == UINT32_MAX ? kNone : items[d.workspace_item].offset;
     op.staging_offset = d.staging_item == UINT32_MAX ? kNone : items[d.staging_item].offset;
     op.uses = std::span(out.uses_).subspan(at.uses, end.uses - at.uses);

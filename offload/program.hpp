@@ -18,6 +18,9 @@ struct Schedule {
   std::vector<bool> recompute;
 };
 
+/// Recomputes the first so many of the blocks that the trace says can be.
+Schedule make_schedule(const Trace&, uint32_t micro_batches, uint32_t recompute);
+
 struct ObjUse {
   ObjId object;
   Access access;
@@ -46,6 +49,7 @@ struct ProgramOp {
   uint32_t micro_batch;
   bool skip;  // a re-forward's op whose results nobody reads
   uint64_t flops, bytes;
+  double seconds;  // 0: not known
   uint64_t workspace_offset, staging_offset;
   std::span<const ObjUse> uses;  // distinct objects
   std::span<const GradTarget> grads;

@@ -48,6 +48,8 @@ struct Trace {
   uint32_t blocks = 0;
   std::vector<ValueSpec> values;
   std::vector<TraceSegment> segments;
+  /// Blocks whose forward ops may run again in backward and save memory by it, ascending.
+  std::vector<uint32_t> recomputable;
 
   const TraceSegment* find(CallKind, uint32_t block) const noexcept;
   bool operator==(const Trace&) const = default;
@@ -57,6 +59,8 @@ struct Trace {
 class Tracer final : public OpSink {
  public:
   Tracer(uint32_t blocks, std::vector<ValueSpec> values);
+  /// Blocks in ascending order.
+  void can_recompute(uint32_t block) { trace_.recomputable.push_back(block); }
   void begin(CallKind, uint32_t block);
   /// Without the calls that declared no op.
   Trace take();

@@ -13,13 +13,15 @@ using Json = nlohmann::ordered_json;
 Json header_of(const TraceFile& file) {
   size_t ops = 0;
   for (const TraceSegment& s : file.trace.segments) ops += s.ops.size();
-  return {{"strata_trace", TraceFile::kVersion},
-          {"model", file.model},
-          {"tokens", file.tokens},
-          {"blocks", file.trace.blocks},
-          {"tensors", file.params.size()},
-          {"values", file.trace.values.size()},
-          {"ops", ops}};
+  Json j = {{"strata_trace", TraceFile::kVersion},
+            {"model", file.model},
+            {"tokens", file.tokens},
+            {"blocks", file.trace.blocks},
+            {"tensors", file.params.size()},
+            {"values", file.trace.values.size()},
+            {"ops", ops}};
+  if (!file.trace.recomputable.empty()) j["recomputable"] = file.trace.recomputable;
+  return j;
 }
 
 Json tensor_of(size_t id, const ParamSpec& p) {

@@ -12,6 +12,8 @@ namespace strata {
 /// A trace and what it names. No chunk, budget or rank count is in it.
 struct TraceFile {
   static constexpr uint64_t kVersion = 1;
+  /// Far above any machine; sums over a step stay far below 2^64.
+  static constexpr uint64_t kMostBytes = uint64_t{1} << 50, kMostFlops = uint64_t{1} << 60;
 
   /// What was traced, for people.
   std::string model;

@@ -11,8 +11,7 @@
 namespace strata {
 namespace {
 
-/// Far above any machine; sums over a step stay far below 2^64.
-constexpr uint64_t kMostBytes = uint64_t{1} << 50, kMostFlops = uint64_t{1} << 60;
+constexpr uint64_t kMostBytes = TraceFile::kMostBytes, kMostFlops = TraceFile::kMostFlops;
 constexpr uint64_t kMostElems = uint64_t{1} << 48;  // as ChunkLayout has it
 constexpr uint64_t kMostLines = uint64_t{1} << 24;  // of one kind
 constexpr uint64_t kMostBlocks = uint64_t{1} << 14, kMostGroup = 1023;
@@ -27,6 +26,7 @@ class TraceReader {
  private:
   bool take_line(std::string_view& line);
   void read_header();
+  void read_recomputable(const JsonLine&);
   /// Reads the lines of one kind, which are numbered from 0.
   template <class Read>
   void section(const char* kind, uint64_t lines, Read read);
@@ -87,7 +87,8 @@ void TraceReader::read_header() {
     line.refuse(fmt::format("is a trace of version {}, and this program reads version {}", version,
                             TraceFile::kVersion));
   }
-  line.only({"strata_trace", "model", "tokens", "blocks", "tensors", "values", "ops"});
+  line.only(
+      {"strata_trace", "model", "tokens", "blocks", "tensors", "values", "ops", "recomputable"});
   out_.model = line.text("model");
   out_.tokens = line.count("tokens", kMostBytes);
   out_.trace.blocks = static_cast<uint32_t>(line.count("blocks", kMostBlocks));
@@ -98,6 +99,22 @@ void TraceReader::read_header() {
     if (line.count(key, UINT64_MAX) == 0) {
       line.refuse(fmt::format("'{}' is 0; a trace has at least one", key));
     }
+  }
+  if (line.has("recomputable")) read_recomputable(line);
+}
+
+void TraceReader::read_recomputable(const JsonLine& line) {
+  std::vector<uint32_t>& blocks = out_.trace.recomputable;
+  for (const uint64_t b : line.counts("recomputable")) {
+    if (b >= out_.trace.blocks) {
+      line.refuse(fmt::format("'recomputable' has block {}, but blocks are 0 to {}", b,
+                              out_.trace.blocks - 1));
+    }
+    if (!blocks.empty() && b <= blocks.back()) {
+      line.refuse(fmt::format("'recomputable' has block {} after {}; list each once, ascending", b,
+                              blocks.back()));
+    }
+    blocks.push_back(static_cast<uint32_t>(b));
   }
 }
 

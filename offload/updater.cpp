@@ -86,13 +86,16 @@ class ElementwiseUpdater final : public Updater {
 
   const OptimizerConfig& config() const noexcept override { return config_; }
 
+  /// Weight, remainder, m and v are read and written, the gradient read.
+  uint64_t bytes_per_element() const noexcept override {
+    return 8 + (config_.has_m() ? 8 : 0) + (config_.has_v() ? 8 : 0) + 4;
+  }
+
   void update(Stream& stream, const UpdateJob& job) const override {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < job.slice_count; ++i) elems += job.slices[i].elems;
-    // weight, remainder, m and v are read and written, the gradient read.
-    const uint64_t bytes = 8 + (config_.has_m() ? 8 : 0) + (config_.has_v() ? 8 : 0) + 4;
     launch_native<run_update, HostContext>(
-        stream, Cost{0, elems * bytes}, job,
+        stream, Cost{0, elems * bytes_per_element()}, job,
         Hyper{config_.kind, config_.has_m(), static_cast<float>(config_.weight_decay),
               config_.beta1, config_.beta2, config_.eps, config_.momentum, params_.data()});
   }

@@ -56,6 +56,8 @@ class Updater {
   virtual ~Updater() = default;
   virtual void update(Stream&, const UpdateJob&) const = 0;
   virtual const OptimizerConfig& config() const noexcept = 0;
+  /// Bytes that an update reads and writes for each element.
+  virtual uint64_t bytes_per_element() const noexcept = 0;
 };
 
 /// AdamW or SGD. `params` gives each tensor's weight decay flag and must outlive the updater.

@@ -26,6 +26,8 @@ const char* name_of(Resource) noexcept;
 struct Cost {
   uint64_t flops = 0;
   uint64_t bytes = 0;
+  /// What it takes when that is known, whatever the other two say; 0: not known.
+  double seconds = 0;
 };
 
 /// A kernel as a stream calls it: `native` is the backend's own handle (host: `HostContext*`).

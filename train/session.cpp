@@ -11,13 +11,6 @@
 namespace strata {
 namespace {
 
-uint64_t chunk_elems_of(const SessionConfig& c, const Model& model) {
-  if (c.chunk_bytes == 0) return ChunkLayout::search_chunk_elems(model.params(), 1);
-  const uint64_t elems = c.chunk_bytes / size_of(c.dtype);
-  constexpr uint64_t q = ChunkLayout::kQuantum;
-  return std::max(q, (elems + q - 1) / q * q);
-}
-
 /// Those to generate with: the padding of a sequence costs at most as much as the sequence.
 std::vector<uint32_t> sequence_lengths(uint32_t positions) {
   std::vector<uint32_t> lengths;
@@ -40,20 +33,14 @@ Workload::Workload(const SessionConfig& config) : config_(config) {
   } else {
     throw ConfigError("nothing to plan: a session trains, evaluates or generates");
   }
-  layout_ = ChunkLayout::build(model().params(), {chunk_elems_of(config, model()), 1});
-  if (config.trains) {
-    Schedule schedule{config.shape.micro_batches, {}};
-    uint32_t left = config.recompute;
-    for (uint32_t b = 0; b < model().blocks(); ++b) {
-      schedule.recompute.push_back(left != 0 && model().recomputable(b));
-      if (schedule.recompute.back()) --left;
-    }
-    lower(Mode::train, config.shape.seq, model(), schedule);
-  }
-  if (config.evaluates) lower(Mode::eval, config.shape.seq, model(), {1, {}});
+  const auto& params = model().params();
+  layout_ =
+      ChunkLayout::build(params, {ChunkLayout::chunk_elems_of(params, config.chunk_bytes), 1});
+  if (config.trains) lower(Mode::train, config.shape.seq, model());
+  if (config.evaluates) lower(Mode::eval, config.shape.seq, model());
   if (config.generates) {
     for (const uint32_t seq : sequence_lengths(model().positions())) {
-      lower(Mode::generate, seq, add_model({1, seq, 1}), {1, {}});
+      lower(Mode::generate, seq, add_model({1, seq, 1}));
     }
   }
   updater_ = make_updater(config.optimizer, layout_->params());
@@ -61,10 +48,13 @@ Workload::Workload(const SessionConfig& config) : config_(config) {
   shape_.emplace(*layout_, *programs_.front().program, config.optimizer);
 }
 
-void Workload::lower(Mode mode, uint32_t seq, Model& model, const Schedule& schedule) {
+void Workload::lower(Mode mode, uint32_t seq, Model& model) {
+  const Trace trace = trace_model(model, mode);
+  const Schedule schedule =
+      mode == Mode::train ? make_schedule(trace, config_.shape.micro_batches, config_.recompute)
+                          : Schedule{};
   programs_.push_back(
-      {mode, seq, &model,
-       std::make_unique<Program>(Program::lower(trace_model(model, mode), *layout_, schedule))});
+      {mode, seq, &model, std::make_unique<Program>(Program::lower(trace, *layout_, schedule))});
 }
 
 uint32_t Workload::index_of(Mode mode) const {

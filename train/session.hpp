@@ -72,7 +72,7 @@ class Workload {
   std::string numerics_key(uint64_t data_hash, const LrSchedule&) const;
 
  private:
-  void lower(Mode, uint32_t seq, Model&, const Schedule&);
+  void lower(Mode, uint32_t seq, Model&);
 
   SessionConfig config_;
   std::vector<std::unique_ptr<Model>> models_;

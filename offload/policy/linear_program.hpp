@@ -29,6 +29,7 @@ class LinearProgram {
   void set_row_bounds(uint32_t row, double lower, double upper);
   /// Part of the value whatever x is.
   void add_constant(double cost) { constant_ += cost; }
+  double constant() const noexcept { return constant_; }
 
  private:
   friend class LinearSolver;

@@ -18,56 +18,68 @@ double van_der_corput(uint32_t n) {
 
 }  // namespace
 
-PlacementProgram::PlacementProgram(const StepModel& model, const Room& room, const LinkCosts& links,
+PlacementProgram::PlacementProgram(const StepModel& model, const Room& room, const LinkUnits& costs,
                                    double spread)
-    : model_(model), room_(room), links_(links) {
-  for (const StepModel::Object& o : model_.objects) {
-    Costs c = costs_of(o);
-    const double factor = 1 + spread * van_der_corput(o.id.chunk + 1);
-    for (double* cost : {&c.host, &c.nvme, &c.gap_host, &c.gap_nvme}) *cost *= factor;
-    costs_.push_back(std::move(c));
-  }
+    : model_(model), room_(room), links_(costs), spread_(spread) {
+  for (const StepModel::Object& o : model_.objects) moves_.push_back(moves_of(o));
   add_objects();
   add_device_rows();
 }
 
 /// See the rules in the header. A gap counts when it costs something not to keep the object in it
 /// and keeping it is possible.
-PlacementProgram::Costs PlacementProgram::costs_of(const StepModel::Object& o) const {
+PlacementProgram::Moves PlacementProgram::moves_of(const StepModel::Object& o) const {
   const double units = o.units;
-  const double in_host = links_.h2d * units, out_host = links_.d2h * units;
-  const double in_nvme = links_.nvme_read * units, out_nvme = links_.nvme_write * units;
-  Costs c;
-  c.gap_counts.assign(o.events.size(), false);
+  const LinkUnits in_host{units, 0, 0, 0}, out_host{0, units, 0, 0};
+  const LinkUnits in_nvme{0, 0, units, 0}, out_nvme{0, 0, 0, units};
+  Moves m;
+  m.gap_counts.assign(o.events.size(), false);
   const bool updated =
-      std::any_of(o.events.begin(), o.events.end(), [](auto& e) { return e.update; });
+      std::any_of(o.events.begin(), o.events.end(), [](const auto& e) { return e.update; });
   const bool gradient = o.id.plane == Plane::grad;
   const bool on_device = model_.updates_on_device;
-  c.gap_host = in_host + (gradient ? out_host : 0);
-  c.gap_nvme = in_nvme + (gradient ? out_nvme : 0);
+  m.gap_host.add(in_host).add(out_host, gradient ? 1 : 0);
+  m.gap_nvme.add(in_nvme).add(out_nvme, gradient ? 1 : 0);
   for (size_t e = 0; e < o.events.size(); ++e) {
     const StepModel::Event& next = o.events[(e + 1) % o.events.size()];
     const bool from_update = o.events[e].update, to_update = next.update;
     if (gradient && from_update) continue;  // nothing is left of it
     if (on_device || (!from_update && !to_update)) {
-      c.gap_counts[e] = !model_.gap(o, e).empty();
+      m.gap_counts[e] = !model_.gap(o, e).empty();
     } else if (from_update && !to_update) {
       // Copies on the device are behind what the update made.
-      c.host += in_host;
-      c.nvme += in_nvme;
+      m.host.add(in_host);
+      m.nvme.add(in_nvme);
     } else if (gradient) {  // to an update below the device
-      c.host += out_host;
-      c.nvme += out_nvme + in_nvme;
+      m.host.add(out_host);
+      m.nvme.add(out_nvme).add(in_nvme);
     }
   }
-  if (!updated || gradient) return c;
+  if (!updated || gradient) return m;
   if (on_device) {
-    c.host += out_host;
-    c.nvme += out_nvme;
+    m.host.add(out_host);
+    m.nvme.add(out_nvme);
   } else {
-    c.nvme += in_nvme + out_nvme;  // to the host and back
+    m.nvme.add(in_nvme).add(out_nvme);  // to the host and back
   }
-  return c;
+  return m;
+}
+
+uint32_t PlacementProgram::add_variable(const LinkUnits& moves, double factor) {
+  const uint32_t v = program_.add_variable(0);
+  variable_moves_.resize(v + 1);
+  charge(v, moves, factor);
+  return v;
+}
+
+void PlacementProgram::charge(uint32_t v, const LinkUnits& moves, double factor) {
+  program_.set_cost(v, program_.cost(v) + factor * moves.dot(links_));
+  variable_moves_[v].add(moves, factor < 0 ? -1 : 1);
+}
+
+void PlacementProgram::charge_always(const LinkUnits& moves, double factor) {
+  program_.add_constant(factor * moves.dot(links_));
+  always_.add(moves);
 }
 
 void PlacementProgram::add_objects() {
@@ -83,24 +95,26 @@ void PlacementProgram::add_objects() {
   std::map<ChunkId, uint32_t> whole_chunk;
   for (size_t i = 0; i < model_.objects.size(); ++i) {
     const StepModel::Object& o = model_.objects[i];
-    const Costs& c = costs_[i];
+    const Moves& m = moves_[i];
+    const double factor = 1 + spread_ * van_der_corput(o.id.chunk + 1);
     Variables v;
     v.kept.assign(o.events.size(), kNone);
-    const double home_cost = nvme ? c.nvme : c.host;  // unless something better is chosen
-    const double gap_cost = nvme ? c.gap_nvme : c.gap_host;
+    const LinkUnits& home = nvme ? m.nvme : m.host;  // unless something better is chosen
+    const LinkUnits& gap = nvme ? m.gap_nvme : m.gap_host;
     const auto known = whole_chunk.find(o.id.chunk);
     if (!model_.updates_on_device && known != whole_chunk.end()) {
       v.device = known->second;
-      program_.set_cost(v.device, program_.cost(v.device) - home_cost);
+      charge(v.device, home, -factor);
     } else {
-      v.device = program_.add_variable(-home_cost);
+      v.device = add_variable(home, -factor);
       integers_.push_back(v.device);
       whole_chunk.emplace(o.id.chunk, v.device);
     }
-    program_.add_constant(home_cost);
+    charge_always(home, factor);
     program_.add(nvme_row, v.device, o.units);
     if (host && nvme) {
-      v.host = program_.add_variable(c.host - c.nvme);
+      v.host = add_variable(m.host, factor);
+      charge(v.host, m.nvme, -factor);
       integers_.push_back(v.host);
       program_.add(host_row, v.host, o.units);
       program_.add(nvme_row, v.host, o.units);
@@ -110,25 +124,26 @@ void PlacementProgram::add_objects() {
     } else if (host) {  // what is not on the device is on the host
       program_.add(host_row, v.device, -static_cast<double>(o.units));
     }
-    const auto gaps = std::count(c.gap_counts.begin(), c.gap_counts.end(), true);
     for (size_t e = 0; e < o.events.size(); ++e) {
-      if (!c.gap_counts[e]) continue;
-      program_.add_constant(gap_cost);
-      if (gaps == 1 && o.events.size() == 1) {  // kept all the time: it lives there
-        program_.set_cost(v.device, program_.cost(v.device) - gap_cost);
+      if (!m.gap_counts[e]) continue;
+      charge_always(gap, factor);
+      if (o.events.size() == 1) {  // kept all the time: it lives there
+        charge(v.device, gap, -factor);
         if (v.host != kNone) {
-          program_.set_cost(v.host, program_.cost(v.host) - (c.gap_nvme - c.gap_host));
+          charge(v.host, m.gap_host, factor);
+          charge(v.host, m.gap_nvme, -factor);
         }
         continue;
       }
-      v.kept[e] = program_.add_variable(-gap_cost);
+      v.kept[e] = add_variable(gap, -factor);
       integers_.push_back(v.kept[e]);
       const uint32_t at_home = program_.add_row(0, LinearProgram::kInfinity);
       program_.add(at_home, v.kept[e], 1);
       program_.add(at_home, v.device, -1);
-      if (v.host == kNone || c.gap_nvme <= c.gap_host) continue;
+      if (v.host == kNone) continue;
       // From the host it comes cheaper: saved <= not kept, saved <= host home.
-      const uint32_t saved = program_.add_variable(c.gap_host - c.gap_nvme);
+      const uint32_t saved = add_variable(m.gap_host, factor);
+      charge(saved, m.gap_nvme, -factor);
       const uint32_t not_kept = program_.add_row(-LinearProgram::kInfinity, 1);
       program_.add(not_kept, saved, 1);
       program_.add(not_kept, v.kept[e], 1);
@@ -230,21 +245,78 @@ std::vector<Choice> PlacementProgram::round_exactly(uint32_t most_solves) const 
   return choices(branch_and_bound(program_, integers_, dive(program_, integers_), most_solves));
 }
 
-double PlacementProgram::cost_of(size_t object, const Choice& choice) const {
-  if (choice.home == Place::device) return 0;
-  const Costs& c = costs_[object];
+LinkUnits PlacementProgram::moves_of(size_t object, const Choice& choice) const {
+  LinkUnits sum;
+  if (choice.home == Place::device) return sum;
+  const Moves& m = moves_[object];
   const bool host = choice.home == Place::host;
-  double sum = host ? c.host : c.nvme;
+  sum.add(host ? m.host : m.nvme);
   for (size_t e = 0; e < choice.kept.size(); ++e) {
-    if (c.gap_counts[e] && !choice.kept[e]) sum += host ? c.gap_host : c.gap_nvme;
+    if (m.gap_counts[e] && !choice.kept[e]) sum.add(host ? m.gap_host : m.gap_nvme);
   }
   return sum;
 }
 
-double PlacementProgram::cost_of(const std::vector<Choice>& choices) const {
-  double sum = 0;
-  for (size_t i = 0; i < choices.size(); ++i) sum += cost_of(i, choices[i]);
+LinkUnits PlacementProgram::moves_of(const std::vector<Choice>& choices) const {
+  LinkUnits sum;
+  for (size_t i = 0; i < choices.size(); ++i) sum.add(moves_of(i, choices[i]));
   return sum;
+}
+
+double PlacementProgram::cost_of(const std::vector<Choice>& choices) const {
+  return moves_of(choices).dot(links_);
+}
+
+LinkUnits PlacementProgram::moves_of(const LinearSolution& s) const {
+  LinkUnits sum = always_;
+  for (size_t v = 0; v < variable_moves_.size(); ++v) sum.add(variable_moves_[v], s.x[v]);
+  return sum;
+}
+
+LinearSolution PlacementProgram::relax_time(const TimeBound& bound) const {
+  constexpr double kInfinity = LinearProgram::kInfinity;
+  LinearProgram p = program_;
+  for (uint32_t v = 0; v < p.variables(); ++v) p.set_cost(v, 0);
+  p.add_constant(-p.constant());
+  const uint32_t time = p.add_variable(1, 0, kInfinity);
+  // seconds of what is moved over some links, and `more`, are no longer than the step
+  const auto row = [&](const LinkUnits& costs, double more) {
+    const uint32_t r = p.add_row(-kInfinity, -more - always_.dot(costs));
+    for (uint32_t v = 0; v < variable_moves_.size(); ++v) {
+      const double seconds = variable_moves_[v].dot(costs);
+      if (seconds != 0) p.add(r, v, seconds);
+    }
+    p.add(r, time, -1);
+    return r;
+  };
+  const LinkUnits h2d{links_.h2d, 0, 0, 0}, d2h{0, links_.d2h, 0, 0};
+  if (bound.one_processor) {
+    row({links_.h2d, links_.d2h, 0, 0}, bound.compute_seconds + bound.update_seconds);
+  } else {
+    row(h2d, 0);
+    row(d2h, 0);
+    row({}, bound.compute_seconds);
+  }
+  if (!bound.one_drive) {
+    row({0, 0, links_.nvme_read, 0}, 0);
+    row({0, 0, 0, links_.nvme_write}, 0);
+    return solve(p);
+  }
+  const uint32_t drive = row({0, 0, links_.nvme_read, links_.nvme_write}, 0);
+  if (bound.saved_by_mixing > 0) {
+    // Units that are read while as many are written.
+    const uint32_t mixed = p.add_variable(0, 0, kInfinity);
+    p.add(drive, mixed, -bound.saved_by_mixing);
+    for (const LinkUnits& way : {LinkUnits{0, 0, 1, 0}, LinkUnits{0, 0, 0, 1}}) {
+      const uint32_t r = p.add_row(-kInfinity, always_.dot(way));
+      for (uint32_t v = 0; v < variable_moves_.size(); ++v) {
+        const double units = variable_moves_[v].dot(way);
+        if (units != 0) p.add(r, v, -units);
+      }
+      p.add(r, mixed, 1);
+    }
+  }
+  return solve(p);
 }
 
 bool PlacementProgram::fits(const std::vector<Choice>& choices) const {
@@ -354,7 +426,7 @@ void PlacementProgram::fill(std::vector<Choice>& choices, bool moves_homes) cons
     const Choice& c = choices[i];
     if (c.home == Place::device) continue;
     for (size_t e = 0; e < c.kept.size(); ++e) {
-      if (!costs_[i].gap_counts[e] || c.kept[e] || variables_[i].kept[e] == kNone) continue;
+      if (!moves_[i].gap_counts[e] || c.kept[e] || variables_[i].kept[e] == kNone) continue;
       Choice kept = c;
       kept.kept[e] = true;
       filler.add({{i, std::move(kept)}});

@@ -7,9 +7,32 @@
 
 namespace strata {
 
-/// Seconds, or whatever is to be least, that moving a unit costs.
-struct LinkCosts {
+/// Units over each link, or what moving one costs: seconds, or whatever is to be least.
+struct LinkUnits {
   double h2d = 0, d2h = 0, nvme_read = 0, nvme_write = 0;
+
+  LinkUnits& add(const LinkUnits& more, double factor = 1) noexcept {
+    h2d += factor * more.h2d;
+    d2h += factor * more.d2h;
+    nvme_read += factor * more.nvme_read;
+    nvme_write += factor * more.nvme_write;
+    return *this;
+  }
+  double dot(const LinkUnits& cost) const noexcept {
+    return h2d * cost.h2d + d2h * cost.d2h + nvme_read * cost.nvme_read +
+           nvme_write * cost.nvme_write;
+  }
+};
+
+/// What bounds the time of a step besides transfers.
+struct TimeBound {
+  double compute_seconds = 0, update_seconds = 0;
+  /// Compute, updates and copies between device and host add up.
+  bool one_processor = false;
+  /// Reads and writes of NVMe add up.
+  bool one_drive = false;
+  /// Seconds that a unit read beside one written takes less than both one after the other.
+  double saved_by_mixing = 0;
 };
 
 /// Units that may be used of each tier.
@@ -29,17 +52,23 @@ class PlacementProgram {
  public:
   /// `spread`: how much dearer, at most, it makes some chunks than others, so that of equals those
   /// far from each other are kept; 0 for bounds.
-  PlacementProgram(const StepModel&, const Room&, const LinkCosts&, double spread = 0);
+  PlacementProgram(const StepModel&, const Room&, const LinkUnits& costs, double spread = 0);
 
-  /// The bound.
+  /// The bound on what transfers cost.
   LinearSolution relax() const { return solve(program_); }
+  /// The bound on the time of a step, where costs are seconds: no resource has less to do.
+  /// Infeasible as `relax` is.
+  LinearSolution relax_time(const TimeBound&) const;
+  /// What a solution of either moves.
+  LinkUnits moves_of(const LinearSolution&) const;
   /// Whole choices, one an object, or none when the room is too small.
   std::vector<Choice> round() const;
   /// As `round`, but the best there is, within `most_solves` linear programs.
   std::vector<Choice> round_exactly(uint32_t most_solves) const;
   /// Keeps what fits, most saved for each unit and slot first; homes stay as they are.
   void keep_what_fits(std::vector<Choice>&) const;
-  /// What choices cost, by the same rules.
+  /// What choices move in a step, by the same rules, and cost.
+  LinkUnits moves_of(const std::vector<Choice>&) const;
   double cost_of(const std::vector<Choice>&) const;
   /// Whether they fit the room.
   bool fits(const std::vector<Choice>&) const;
@@ -52,27 +81,34 @@ class PlacementProgram {
     uint32_t device = kNone, host = kNone;
     std::vector<uint32_t> kept;  // by event; none: as `device` says
   };
-  /// What an object costs by its home, each step, and for each gap that is not kept.
-  struct Costs {
-    double host = 0, nvme = 0;
-    double gap_host = 0, gap_nvme = 0;
+  /// What an object moves each step by its home, and for each gap that is not kept.
+  struct Moves {
+    LinkUnits host, nvme;
+    LinkUnits gap_host, gap_nvme;
     std::vector<bool> gap_counts;  // by event
   };
 
-  Costs costs_of(const StepModel::Object&) const;
+  Moves moves_of(const StepModel::Object&) const;
+  uint32_t add_variable(const LinkUnits& moves, double factor);
+  void charge(uint32_t variable, const LinkUnits& moves, double factor);
+  void charge_always(const LinkUnits& moves, double factor);
   void add_objects();
   void add_device_rows();
   std::vector<Choice> choices(const LinearSolution&) const;
   void fill(std::vector<Choice>&, bool moves_homes) const;
-  double cost_of(size_t object, const Choice&) const;
+  LinkUnits moves_of(size_t object, const Choice&) const;
+  double cost_of(size_t object, const Choice& c) const { return moves_of(object, c).dot(links_); }
   double held_by(size_t object, const Choice&) const;
 
   const StepModel& model_;
   Room room_;
-  LinkCosts links_;
+  LinkUnits links_;  // costs
+  double spread_;
   LinearProgram program_;
   std::vector<Variables> variables_;
-  std::vector<Costs> costs_;
+  std::vector<Moves> moves_;               // by object
+  std::vector<LinkUnits> variable_moves_;  // by variable of the program
+  LinkUnits always_;
   std::vector<uint32_t> integers_;
 };
 

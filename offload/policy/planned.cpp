@@ -47,14 +47,30 @@ std::vector<Choice> with_homes(const StepModel& m, const std::vector<ChunkPlacem
   return out;
 }
 
-}  // namespace
-
-Place staging_of(const PlacementInput& in) {
+uint32_t largest_chunk(const PlacementInput& in) {
   uint32_t largest = 0;
   for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
     largest = std::max(largest, in.shape.chunk_units(c));
   }
-  return in.host_units >= 2 * largest ? Place::host : Place::device;
+  return largest;
+}
+
+}  // namespace
+
+Place staging_of(const PlacementInput& in) {
+  return in.host_units >= 2 * largest_chunk(in) ? Place::host : Place::device;
+}
+
+Room room_of(const PlacementInput& in, Place staging) {
+  const uint32_t windows = WindowMap(in.layout, in.shape).units();
+  Room room{in.device_units > windows ? in.device_units - windows : 0, in.host_units,
+            in.nvme_units};
+  if (staging == Place::device) {
+    room.host = 0;
+  } else if (in.nvme_units != 0) {
+    room.host -= 2 * largest_chunk(in);
+  }
+  return room;
 }
 
 std::vector<bool> deferred_updates(const PlacementInput& in, const Program& program, double share) {
@@ -80,9 +96,9 @@ std::vector<bool> deferred_updates(const PlacementInput& in, const Program& prog
   return out;
 }
 
-LinkCosts link_costs(const VirtualRates& r, size_t unit_bytes) {
+LinkUnits link_costs(const VirtualRates& r, size_t unit_bytes) {
   const auto unit = static_cast<double>(unit_bytes);
-  LinkCosts out{unit / r.h2d_bytes_per_second, unit / r.d2h_bytes_per_second,
+  LinkUnits out{unit / r.h2d_bytes_per_second, unit / r.d2h_bytes_per_second,
                 unit / r.nvme_read_bytes_per_second, unit / r.nvme_write_bytes_per_second};
   if (r.nvme_mixed_bytes_per_second > 0) {
     const double together = 2 * unit / r.nvme_mixed_bytes_per_second;
@@ -101,19 +117,10 @@ std::string PlannedPolicy::name() const {
 
 PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   const Place staging = staging_of(in);
-  const uint32_t windows = WindowMap(in.layout, in.shape).units();
-  const uint32_t device = in.device_units > windows ? in.device_units - windows : 0;
-  Room room{device - std::min(device, staging_), in.host_units, in.nvme_units};
-  if (staging == Place::device) {
-    room.host = 0;
-  } else if (in.nvme_units != 0) {
-    uint32_t largest = 0;
-    for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
-      largest = std::max(largest, in.shape.chunk_units(c));
-    }
-    room.host -= 2 * largest;
-  }
-  const LinkCosts costs = link_costs(in.rates, in.shape.unit_bytes());
+  Room room = room_of(in, staging);
+  const uint32_t device = room.device;
+  room.device -= std::min(device, staging_);
+  const LinkUnits costs = link_costs(in.rates, in.shape.unit_bytes());
   PolicyPlan out;
   out.staging = staging;
   for (const Program* program : in.programs) {

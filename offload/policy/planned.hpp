@@ -31,9 +31,11 @@ class PlannedPolicy final : public Policy {
 
 /// Whether updates come to the device: the host is too small to stage two of them.
 Place staging_of(const PlacementInput&);
+/// All units that may hold homes and copies; some of the host stage updates of what lives on NVMe.
+Room room_of(const PlacementInput&, Place staging);
 /// Which updates wait for the next step: an even share, in order of first use.
 std::vector<bool> deferred_updates(const PlacementInput&, const Program&, double share);
 /// What moving a unit costs in seconds; reads and writes of NVMe as they share the drive.
-LinkCosts link_costs(const VirtualRates&, size_t unit_bytes);
+LinkUnits link_costs(const VirtualRates&, size_t unit_bytes);
 
 }  // namespace strata

@@ -5,11 +5,25 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "runtime/errors.hpp"
 
 namespace strata {
+
+namespace {
+
+double seconds_at(const Cost& c, double flops_rate, double byte_rate, double latency) noexcept {
+  if (c.seconds > 0) return c.seconds;
+  const double seconds = latency + static_cast<double>(c.bytes) / byte_rate;
+  return flops_rate > 0 ? seconds + static_cast<double>(c.flops) / flops_rate : seconds;
+}
+
+}  // namespace
+
+double seconds_of(const Cost& c, const VirtualRates& r) noexcept {
+  return seconds_at(c, r.flops_per_second, r.memory_bytes_per_second, r.latency_seconds);
+}
 
 class VirtualStream final : public Stream {
  public:
@@ -49,6 +63,7 @@ class VirtualStream final : public Stream {
       if (r.kind == Kind::mark) {
         r.fence.slot()->time = now;
         FenceRing::mark_done(r.fence);
+        backend_.reached(r.fence);
         done_any = true;
       }
     }
@@ -58,14 +73,20 @@ class VirtualStream final : public Stream {
   void advance(double seconds, double share) {
     double& left = records_[head_].seconds;
     // What ends within rounding ends now.
-    const double done = seconds * share;
-    left = left - done <= 1e-12 * left ? 0 : left - done;
-    busy_ += seconds;
+    double done = seconds * share;
+    if (left - done <= 1e-12 * left) done = left;
+    left -= done;
+    times_.work += done;
+    times_.busy += seconds;
   }
-  void count_wait(size_t on, double seconds) { waited_[on] += seconds; }
+  void count_wait(size_t on, size_t holder, double seconds) {
+    times_.waited[on] += seconds;
+    times_.held_up_by[holder] += seconds;
+    times_.marked_waits += std::exchange(records_[head_].marked, false);
+  }
+  void count_idle(double seconds) { times_.idle += seconds; }
 
-  double busy() const { return busy_; }
-  double waited(size_t on) const { return waited_[on]; }
+  const VirtualTimes::Stream& times() const { return times_; }
 
  private:
   enum class Kind : uint8_t { work, wait, mark };
@@ -73,11 +94,12 @@ class VirtualStream final : public Stream {
     Kind kind;
     double seconds;
     Fence fence;
+    bool marked = false;
   };
 
   void do_wait(const Fence& f) override {
     // Its own are done before whatever follows.
-    if (!f.done() && !owns(f)) records_.push_back({Kind::wait, 0, f});
+    if (!f.done() && !owns(f)) records_.push_back({Kind::wait, 0, f, backend_.marks_waits_});
   }
   void do_copy(void*, const void*, size_t bytes) override { push({0, bytes}); }
   void do_launch(KernelFn, const void*, size_t, Cost c) override { push(c); }
@@ -90,8 +112,7 @@ class VirtualStream final : public Stream {
   }
 
   void push(Cost c) {
-    double seconds = latency_ + static_cast<double>(c.bytes) / byte_rate_;
-    if (flops_rate_ > 0) seconds += static_cast<double>(c.flops) / flops_rate_;
+    double seconds = seconds_at(c, flops_rate_, byte_rate_, latency_);
     if (random_ != 0) {
       random_ ^= random_ << 13;
       random_ ^= random_ >> 7;
@@ -107,8 +128,7 @@ class VirtualStream final : public Stream {
   std::vector<Record> records_;  // from `head_` on
   size_t head_ = 0;
   State state_ = State::idle;
-  double busy_ = 0;
-  std::array<double, kResources> waited_{};
+  VirtualTimes::Stream times_;
   FenceRing fences_;
 };
 
@@ -120,6 +140,13 @@ constexpr bool on_processor(size_t stream) noexcept {
 }
 
 }  // namespace
+
+double mixed_share(const VirtualRates& r, Resource stream) noexcept {
+  if (r.nvme_mixed_bytes_per_second <= 0) return 1;
+  const double alone =
+      stream == Resource::nvme_read ? r.nvme_read_bytes_per_second : r.nvme_write_bytes_per_second;
+  return std::min(1.0, r.nvme_mixed_bytes_per_second / 2 / alone);
+}
 
 VirtualBackend::VirtualBackend(const VirtualRates& r) : rates_(r) {
   const std::array<double, kResources> flops = {r.flops_per_second};
@@ -169,10 +196,49 @@ double VirtualBackend::share_of(size_t stream) const {
   }
   constexpr auto kRead = static_cast<size_t>(Resource::nvme_read),
                  kWrite = static_cast<size_t>(Resource::nvme_write);
-  if (rates_.nvme_mixed_bytes_per_second <= 0 || !works(kRead) || !works(kWrite)) return 1;
-  const double alone =
-      stream == kRead ? rates_.nvme_read_bytes_per_second : rates_.nvme_write_bytes_per_second;
-  return std::min(1.0, rates_.nvme_mixed_bytes_per_second / 2 / alone);
+  if (!works(kRead) || !works(kWrite)) return 1;
+  return mixed_share(rates_, static_cast<Resource>(stream));
+}
+
+/// Called between records: all streams have worked up to `now_`.
+void VirtualBackend::reached(const Fence& f) {
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    if (!(asked_[i].fence == f)) continue;
+    *asked_[i].out = times();
+    asked_.erase(asked_.begin() + static_cast<std::ptrdiff_t>(i--));
+  }
+}
+
+void VirtualBackend::take_times(const Fence& f, VirtualTimes* out) {
+  if (f.done()) {
+    *out = times();
+  } else {
+    asked_.push_back({f, out});
+  }
+}
+
+VirtualTimes VirtualBackend::times() const {
+  VirtualTimes t;
+  t.now = now_;
+  for (size_t i = 0; i < kResources; ++i) t.streams[i] = streams_[i]->times();
+  return t;
+}
+
+/// Of a fence of this backend.
+size_t VirtualBackend::owner_of(const Fence& f) const {
+  size_t on = 0;
+  while (on + 1 < kResources && !streams_[on]->owns(f)) ++on;
+  return on;
+}
+
+/// Who holds up a stream that waits: the end of its chain of waits. One that never ends has only
+/// so many links.
+size_t VirtualBackend::holder_of(size_t stream) const {
+  for (size_t links = 0; links < kResources; ++links) {
+    if (streams_[stream]->state() != VirtualStream::State::waits) break;
+    stream = owner_of(streams_[stream]->awaited());
+  }
+  return stream;
 }
 
 void VirtualBackend::run_until(const std::function<bool()>& done) {
@@ -195,10 +261,10 @@ void VirtualBackend::run_until(const std::function<bool()>& done) {
       VirtualStream& s = *streams_[i];
       if (s.state() == VirtualStream::State::works) {
         s.advance(step, shares[i]);
-      } else if (s.state() == VirtualStream::State::waits) {
-        for (size_t on = 0; on < kResources; ++on) {
-          if (streams_[on]->owns(s.awaited())) s.count_wait(on, step);
-        }
+      } else if (s.state() == VirtualStream::State::idle) {
+        s.count_idle(step);
+      } else {
+        s.count_wait(owner_of(s.awaited()), holder_of(i), step);
       }
     }
     now_ += step;
@@ -222,13 +288,15 @@ double VirtualBackend::time_of(const Fence& f) {
 }
 
 double VirtualBackend::waited(Resource waiting, Resource on) const {
-  return streams_[static_cast<size_t>(waiting)]->waited(static_cast<size_t>(on));
+  return streams_[static_cast<size_t>(waiting)]->times().waited[static_cast<size_t>(on)];
 }
 double VirtualBackend::waited(Resource r) const {
   double sum = 0;
   for (size_t on = 0; on < kResources; ++on) sum += waited(r, static_cast<Resource>(on));
   return sum;
 }
-double VirtualBackend::busy(Resource r) const { return streams_[static_cast<size_t>(r)]->busy(); }
+double VirtualBackend::busy(Resource r) const {
+  return streams_[static_cast<size_t>(r)]->times().busy;
+}
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/backend.hpp"
 
@@ -28,6 +29,30 @@ struct VirtualRates {
   uint64_t delay_seed = 0;
 };
 
+/// Of work on the compute stream, at full speed.
+double seconds_of(const Cost&, const VirtualRates&) noexcept;
+/// The share of its own speed that a drive's stream has while both transfer.
+double mixed_share(const VirtualRates&, Resource) noexcept;
+
+/// What the streams have done up to a moment, in seconds.
+struct VirtualTimes {
+  struct Stream {
+    /// Every moment it was either busy, or waited for a fence of a stream, or had nothing to do.
+    double busy = 0, idle = 0;
+    std::array<double, kResources> waited{};
+    /// The same by who was at work meanwhile: the stream waited for, or whom that waited for.
+    std::array<double, kResources> held_up_by{};
+    /// Of the work done, what it takes at full speed; less than `busy` where speed is shared.
+    double work = 0;
+    /// Waits that were marked and took time.
+    uint64_t marked_waits = 0;
+  };
+  double now = 0;
+  std::array<Stream, kResources> streams;
+
+  const Stream& of(Resource r) const noexcept { return streams[static_cast<size_t>(r)]; }
+};
+
 class VirtualStream;
 
 /// Streams work through what was issued, sharing what they share, whenever the issuer waits:
@@ -50,6 +75,11 @@ class VirtualBackend final : public Backend {
   double waited(Resource waiting, Resource on) const;
   /// Seconds the stream was busy, shared or not.
   double busy(Resource) const;
+  VirtualTimes times() const;
+  /// Fills `out`, which must outlive the wait, when the fence is done.
+  void take_times(const Fence&, VirtualTimes* out);
+  /// Whether the waits that are issued from now on are marked, to be counted if they take time.
+  void mark_waits(bool on) noexcept { marks_waits_ = on; }
   /// Waits for the fence; when it was done, in seconds. It must be among its stream's last
   /// `FenceRing::kSlots`.
   double time_of(const Fence&);
@@ -58,10 +88,19 @@ class VirtualBackend final : public Backend {
   friend class VirtualStream;
   void run_until(const std::function<bool()>& done);
   bool settle();
+  void reached(const Fence&);
   double share_of(size_t stream) const;
+  size_t owner_of(const Fence&) const;
+  size_t holder_of(size_t stream) const;
 
   VirtualRates rates_;
   double now_ = 0;
+  bool marks_waits_ = false;
+  struct Asked {
+    Fence fence;
+    VirtualTimes* out;
+  };
+  std::vector<Asked> asked_;
   std::array<std::unique_ptr<VirtualStream>, kResources> streams_;
 };
 

@@ -111,5 +111,16 @@ TEST(LayoutSearch, IsAFunctionOfShapesAlone) {
             ChunkLayout::search_chunk_elems(renamed, 1));
 }
 
+TEST(LayoutSearch, AGivenChunkSizeIsRoundedUp) {
+  Params params = gpt2(2, 64, 256, 64);
+  constexpr uint64_t q = ChunkLayout::kQuantum;
+  EXPECT_EQ(ChunkLayout::chunk_elems_of(params, 0), ChunkLayout::search_chunk_elems(params, 1));
+  EXPECT_EQ(ChunkLayout::chunk_elems_of(params, 1), q);
+  EXPECT_EQ(ChunkLayout::chunk_elems_of(params, 4 * q), q);
+  EXPECT_EQ(ChunkLayout::chunk_elems_of(params, 4 * q + 4), 2 * q);
+  for (ParamSpec& p : params) p.dtype = DType::bf16;
+  EXPECT_EQ(ChunkLayout::chunk_elems_of(params, 4 * q), 2 * q);
+}
+
 }  // namespace
 }  // namespace strata

@@ -187,6 +187,39 @@ TEST(Options, Trace) {
   }
 }
 
+TEST(Options, Sim) {
+  const auto plain = parse_as<SimArgs>("sim t --device-mem 24GiB");
+  EXPECT_EQ(plain.trace, "t");
+  EXPECT_EQ(plain.device_mem, std::vector<uint64_t>{uint64_t{24} << 30});
+  EXPECT_EQ(plain.host_mem + plain.nvme_mem, 0u);
+  EXPECT_TRUE(plain.policies.empty());
+  EXPECT_TRUE(plain.tokens.empty());
+  EXPECT_EQ(plain.steps, 24u);
+  EXPECT_EQ(plain.clip, 1.0);
+  EXPECT_EQ(plain.format, SimFormat::text);
+  // Flags that may come several times take one value each, so the trace may come last.
+  const auto a = parse_as<SimArgs>(
+      "sim --device-mem 1GiB --device-mem 2GiB --tokens 5 --tokens 7 --host-mem 3MiB --nvme-mem 4 "
+      "--accum 6 --recompute 2 --chunk-size 8KiB --optimizer sgd --clip 0 --steps 9 --format csv "
+      "--machine m.json --policy static:w=0.5,o=0.25 --policy lru t");
+  EXPECT_EQ(a.trace, "t");
+  EXPECT_EQ(a.policies, (std::vector<std::string>{"static:w=0.5,o=0.25", "lru"}));
+  EXPECT_EQ(a.device_mem, (std::vector<uint64_t>{1u << 30, uint64_t{2} << 30}));
+  EXPECT_EQ(a.tokens, (std::vector<uint64_t>{5, 7}));
+  EXPECT_EQ(a.host_mem, 3u << 20);
+  EXPECT_EQ(a.nvme_mem, 4u);
+  EXPECT_EQ(a.accum, 6u);
+  EXPECT_EQ(a.recompute, 2u);
+  EXPECT_EQ(a.chunk_bytes, 8192u);
+  EXPECT_EQ(a.optimizer.kind, OptimizerKind::sgd);
+  EXPECT_EQ(a.clip, 0.0);
+  EXPECT_EQ(a.steps, 9u);
+  EXPECT_EQ(a.format, SimFormat::csv);
+  EXPECT_EQ(a.machine, "m.json");
+  EXPECT_CONTAINS(error("sim t --device-mem 1GiB --host-mem 1GiB --host-mem 2GiB"),
+                  "--host-mem: given more than once");
+}
+
 TEST(Options, NvmeTier) {
   const auto a = parse_as<TrainArgs>(
       "train --model gpt2 --data t --nvme /a,/b --nvme-mem 2GiB --nvme-engine threads");

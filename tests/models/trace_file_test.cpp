@@ -26,6 +26,11 @@ TEST(TraceFile, Gpt2ComesBackAndLowersToTheSame) {
     const auto model = make_model(c.model, {c.shape, c.dtype, c.threads});
     for (const Mode mode : {Mode::train, Mode::eval}) {
       const TraceFile file{c.model, c.shape.rows(), model->params(), trace_model(*model, mode)};
+      std::vector<uint32_t> recomputable;
+      for (uint32_t b = 0; mode == Mode::train && b < model->blocks(); ++b) {
+        if (model->recomputable(b)) recomputable.push_back(b);
+      }
+      EXPECT_EQ(file.trace.recomputable, recomputable);
       const TraceFile back = read_trace(write_trace(file), "here");
       EXPECT_EQ(back, file);
       const uint64_t chunk = ChunkLayout::search_chunk_elems(file.params, 1);

@@ -181,6 +181,33 @@ TEST(Program, OpsCarryCostsAndScratch) {
   EXPECT_LE(expand.workspace_offset + kScratch, p.non_model_bytes());
 }
 
+TEST(Program, KnownSecondsComeAlong) {
+  Chain chain(2);
+  chain.trace.segments[1].ops[0].seconds = 0.5;  // forward of block 1
+  const Program p = Program::lower(chain.trace, chain.layout(), {2, chain.all()});
+  int known = 0;
+  for (const ProgramOp& op : p.ops()) {
+    if (op.seconds == 0) continue;
+    EXPECT_EQ(op.seconds, 0.5);
+    EXPECT_STREQ(op.name, "expand");
+    EXPECT_EQ(p.calls()[op.call].block, 1u);
+    ++known;
+  }
+  EXPECT_EQ(known, 4) << "forward and again, of two micro-batches";
+}
+
+TEST(Program, ASchedulesRecomputesTheFirstBlocksThatCanBe) {
+  Trace trace;
+  trace.blocks = 6;
+  trace.recomputable = {1, 3, 4};
+  using Blocks = std::vector<bool>;
+  EXPECT_EQ(make_schedule(trace, 3, 0).recompute, Blocks(6, false));
+  EXPECT_EQ(make_schedule(trace, 3, 2).recompute, (Blocks{false, true, false, true, false, false}));
+  EXPECT_EQ(make_schedule(trace, 3, UINT32_MAX).recompute,
+            (Blocks{false, true, false, true, true, false}));
+  EXPECT_EQ(make_schedule(trace, 3, 0).micro_batches, 3u);
+}
+
 TEST(Program, RecomputedValuesDoNotLiveUntilBackward) {
   const Chain chain(6);
   const Program kept = Program::lower(chain.trace, chain.layout(), {1, {}});

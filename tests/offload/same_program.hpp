@@ -27,7 +27,7 @@ inline void expect_same_program(const Program& a, const Program& b) {
     const ProgramOp &x = a.ops()[i], &y = b.ops()[i];
     EXPECT_STREQ(x.name, y.name);
     EXPECT_TRUE(x.call == y.call && x.micro_batch == y.micro_batch && x.skip == y.skip &&
-                x.flops == y.flops && x.bytes == y.bytes &&
+                x.flops == y.flops && x.bytes == y.bytes && x.seconds == y.seconds &&
                 x.workspace_offset == y.workspace_offset && x.staging_offset == y.staging_offset)
         << "op " << i;
     EXPECT_TRUE(same(x.uses, y.uses,

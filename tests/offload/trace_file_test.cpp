@@ -63,6 +63,7 @@ TEST(TraceFile, ReadsTheExampleOfTheDocs) {
   EXPECT_EQ(f.model, "one layer and a tied head");
   EXPECT_EQ(f.tokens, 8u);
   EXPECT_EQ(f.trace.blocks, 2u);
+  EXPECT_EQ(f.trace.recomputable, std::vector<uint32_t>{1});
   ASSERT_EQ(f.params.size(), 3u);
   EXPECT_EQ(f.params[2], (ParamSpec{"head", {32, 64}, DType::f32, 0, true, true, 0}));
   ASSERT_EQ(f.trace.values.size(), 5u);
@@ -103,6 +104,7 @@ TEST(TraceFile, EveryFieldComesBack) {
                  {"largest", {int64_t{1} << 24, 1 << 24}, DType::bf16, 0, true, true, {}},
                  {"tied", {}, DType::bf16, 1023, false, true, 0}};
   file.trace.blocks = 9;
+  file.trace.recomputable = {0, 3, 8};
   file.trace.values = {{"none", 0}, {"large", uint64_t{1} << 50}};
   TraceOp op{"op", uint64_t{1} << 60, uint64_t{1} << 50, uint64_t{1} << 50, {}, {}, {1, 0}};
   op.uses = {reads(1), reads(0)};
@@ -151,6 +153,10 @@ TEST(TraceFile, TheHeaderIsChecked) {
   expect_refused(1, "\"ops\":6", "\"ops\":0", "'ops' is 0");
   expect_refused(1, "\"ops\":6", "\"ops\":16777217", "'ops' is no whole number");
   expect_refused(1, "\"ops\":6", "\"ops\":6,\"ranks\":1", "unknown key 'ranks'");
+  expect_refused(1, "[1]", "[2]", "'recomputable' has block 2, but blocks are 0 to 1");
+  expect_refused(1, "[1]", "[1,0]", "'recomputable' has block 0 after 1; list each once");
+  expect_refused(1, "[1]", "[1,1]", "'recomputable' has block 1 after 1; list each once");
+  expect_refused(1, "[1]", "1", "'recomputable' is no list");
 }
 
 TEST(TraceFile, LinesAreCounted) {

@@ -156,6 +156,83 @@ TEST(VirtualBackend, OneDriveReadsAndWritesAtItsMixedRate) {
   EXPECT_DOUBLE_EQ(b.time_of(read), 2 + 4.0 / 4) << "4 bytes at 2 a second, 4 alone";
 }
 
+TEST(VirtualBackend, KnownSecondsReplaceCosts) {
+  VirtualBackend b(rates());
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {16, 8, 0.125});
+  EXPECT_EQ(end_of(b, Resource::compute), 0.125) << "latency too is part of what was measured";
+}
+
+TEST(VirtualBackend, EveryMomentOfAStreamIsAccountedFor) {
+  VirtualRates r = rates();
+  r.one_processor = true;
+  r.latency_seconds = 0;
+  VirtualBackend b(r);
+  b.stream(Resource::h2d).copy(nullptr, nullptr, 4);  // 2 s
+  const Fence copied = b.stream(Resource::h2d).record();
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {0, 4});  // 1 s
+  b.stream(Resource::compute).wait(copied);
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {0, 4});
+  VirtualTimes at_end;
+  b.take_times(b.stream(Resource::compute).record(), &at_end);
+  b.stream(Resource::d2h).copy(nullptr, nullptr, 9);
+  b.drain();
+  // Three share until 3 s, two until 5 s, when the copy is done; then compute and d2h.
+  const auto& compute = at_end.of(Resource::compute);
+  EXPECT_DOUBLE_EQ(at_end.now, 7);
+  EXPECT_DOUBLE_EQ(compute.busy, 3 + 2);
+  EXPECT_DOUBLE_EQ(compute.work, 2);
+  EXPECT_DOUBLE_EQ(compute.waited[static_cast<size_t>(Resource::h2d)], 2);
+  EXPECT_DOUBLE_EQ(compute.idle, 0);
+  EXPECT_DOUBLE_EQ(at_end.of(Resource::h2d).work, 2);
+  EXPECT_DOUBLE_EQ(at_end.of(Resource::h2d).idle, 2);
+  EXPECT_DOUBLE_EQ(at_end.of(Resource::d2h).work, 1 + 1 + 1);
+  EXPECT_DOUBLE_EQ(b.times().of(Resource::compute).idle, b.now() - 7);
+  EXPECT_DOUBLE_EQ(b.now(), 2 + 2 + 9) << "one processor does all the work";
+  VirtualTimes afterwards;
+  b.take_times(copied, &afterwards);
+  EXPECT_EQ(afterwards.now, b.now()) << "of what is done already, now";
+}
+
+TEST(VirtualBackend, WaitsAreTracedToWhoIsAtWork) {
+  VirtualRates r = rates();
+  r.latency_seconds = 0;
+  VirtualBackend b(r);
+  Stream &update = b.stream(Resource::update), &h2d = b.stream(Resource::h2d);
+  update.launch(nullptr, nullptr, 0, {0, 12});  // 3 s
+  h2d.wait(update.record());
+  h2d.copy(nullptr, nullptr, 4);  // 2 s
+  b.stream(Resource::compute).wait(h2d.record());
+  b.stream(Resource::compute).launch(nullptr, nullptr, 0, {0, 4});
+  b.drain();
+  const VirtualTimes::Stream compute = b.times().of(Resource::compute);
+  EXPECT_DOUBLE_EQ(compute.waited[static_cast<size_t>(Resource::h2d)], 5);
+  EXPECT_DOUBLE_EQ(compute.held_up_by[static_cast<size_t>(Resource::h2d)], 2);
+  EXPECT_DOUBLE_EQ(compute.held_up_by[static_cast<size_t>(Resource::update)], 3);
+  EXPECT_DOUBLE_EQ(b.times().of(Resource::h2d).held_up_by[static_cast<size_t>(Resource::update)],
+                   3);
+}
+
+TEST(VirtualBackend, MarkedWaitsCountWhereTheyTakeTime) {
+  VirtualBackend b(rates());
+  Stream &h2d = b.stream(Resource::h2d), &compute = b.stream(Resource::compute);
+  const auto waits = [&] { return b.times().of(Resource::compute).marked_waits; };
+  h2d.copy(nullptr, nullptr, 1);
+  const Fence first = h2d.record();
+  h2d.copy(nullptr, nullptr, 1);
+  const Fence second = h2d.record();
+  b.stream(Resource::d2h).copy(nullptr, nullptr, 1);  // ends in the middle of the wait for second
+  compute.wait(first);                                // not marked
+  b.mark_waits(true);
+  compute.wait(first);  // done by then
+  compute.wait(second);
+  compute.wait(second);
+  b.mark_waits(false);
+  h2d.copy(nullptr, nullptr, 1);
+  compute.wait(h2d.record());
+  b.drain();
+  EXPECT_EQ(waits(), 1u);
+}
+
 TEST(VirtualBackend, WaitingForWhatNeverComesIsAnError) {
   VirtualBackend b(rates());
   VirtualBackend other(rates());

@@ -132,7 +132,7 @@ TEST(PlacementProgram, TheBoundHoldsAndSmallProgramsAreSolvedExactly) {
     c.room.device = static_cast<uint32_t>(c.on_device ? 4 + random() % 5 : 2 + random() % 7);
     c.room.host = c.on_device ? 0 : static_cast<uint32_t>(random() % 9);
     c.room.nvme = c.on_device || i % 3 == 0 ? 8 : 0;
-    const LinkCosts costs{1 + static_cast<double>(random() % 3), 1,
+    const LinkUnits costs{1 + static_cast<double>(random() % 3), 1,
                           4 + static_cast<double>(random() % 3), 5};
     const PlacementProgram p(m, c.room, costs);
     const double best = brute_force(p, m, c.room.host != 0, c.room.nvme != 0);
@@ -158,7 +158,7 @@ TEST(PlacementProgram, RoundingIsNearTheBoundAndKeepsBudgets) {
     for (uint32_t device = 8; device < 160; device += 13) {
       for (const uint32_t host : {0u, 40u, 90u}) {
         if (on_device != (host == 0)) continue;
-        const LinkCosts costs{1, 1, 4, 5};
+        const LinkUnits costs{1, 1, 4, 5};
         const PlacementProgram p(m, {device, host, 160}, costs);
         const auto choices = p.round();
         ASSERT_FALSE(choices.empty());

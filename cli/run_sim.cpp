@@ -1,0 +1,99 @@
+// `strata sim`.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/machine_probe.hpp"
+#include "cli/output.hpp"
+#include "cli/sim_report.hpp"
+#include "cli/sizes.hpp"
+#include "cli/verbs.hpp"
+#include "offload/trace_workload.hpp"
+#include "runtime/errors.hpp"
+#include "runtime/files/file_io.hpp"
+
+namespace strata {
+namespace {
+
+/// Steps until what a step does repeats: the first has no updates to make, and the issuer runs a
+/// step ahead.
+constexpr uint32_t kWarmUp = 3;
+/// The most ops that a trace may have, at 256 bytes a line.
+constexpr uint64_t kMostTraceBytes = uint64_t{4} << 30;
+
+/// Every combination, tokens outermost, policies innermost.
+std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
+                                 const VirtualRates& rates) {
+  std::vector<std::unique_ptr<Policy>> policies;
+  for (const std::string& spec : args.policies) policies.push_back(make_policy(spec));
+  if (policies.empty()) policies.push_back(make_policy("lru"));
+  std::vector<uint64_t> tokens = args.tokens;
+  if (tokens.empty()) tokens.push_back(file.tokens);
+  const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer};
+  std::vector<SimRow> rows;
+  for (const uint64_t n : tokens) {
+    const TraceWorkload workload(with_tokens(file, n), config);
+    for (const uint64_t device : args.device_mem) {
+      for (const auto& policy : policies) {
+        SimRow row;
+        row.policy = policy->name();
+        row.budgets = {device, args.host_mem, args.nvme_mem};
+        row.tokens = n;
+        row.accum = args.accum;
+        row.steps = args.steps;
+        const PlanInput input =
+            workload.input(*policy, {row.budgets, {}}, args.clip, rates, {kWarmUp, args.steps});
+        row.plan = make_plan(input);
+        row.roofline = roofline(row.plan.prediction.work, rates);
+        row.bound = bound_of(input);
+        rows.push_back(std::move(row));
+      }
+    }
+  }
+  return rows;
+}
+
+/// What was simulated, for a run that has no other words for it.
+std::string heading(const SimArgs& args, const TraceFile& file, const SimRow& r) {
+  return fmt::format(
+      "Trace     {}: {}, {} tokens x {}\nPlan      policy {}, rates {}, device {}, host {}, "
+      "nvme {}",
+      args.trace, file.model, r.tokens, r.accum, r.policy,
+      args.machine.empty() ? "nominal" : "of " + args.machine, format_bytes(r.budgets[0]),
+      format_bytes(r.budgets[1]), format_bytes(r.budgets[2]));
+}
+
+}  // namespace
+
+int run_sim(const SimArgs& args) {
+  const SimFormat format = args.json ? SimFormat::json : args.format;
+  Output out(format == SimFormat::json);
+  const TraceFile file =
+      read_trace(read_text(real_files(), args.trace, kMostTraceBytes), args.trace);
+  VirtualRates rates;
+  if (!args.machine.empty()) {
+    rates = rates_of(load_machine(args.machine), file.params.front().dtype);
+  }
+  const std::vector<SimRow> rows = simulate_all(args, file, rates);
+  const bool sweep = rows.size() > 1;
+  const bool any_fits =
+      std::any_of(rows.begin(), rows.end(), [](const SimRow& r) { return r.plan.fits; });
+  switch (format) {
+    case SimFormat::json: out.result(sim_json(rows, sweep)); break;
+    case SimFormat::csv: out.text(sim_csv(rows)); break;
+    case SimFormat::markdown: out.text(sim_markdown(rows)); break;
+    case SimFormat::text:
+      if (sweep) {
+        out.text(sim_table(rows));
+      } else if (any_fits) {
+        out.text(heading(args, file, rows.front()) + "\n" + sim_text(rows.front()));
+      } else {
+        throw DoesNotFit(describe_shortfall(rows.front().plan) +
+                         "; give as much, or try --recompute block, --chunk-size, --tokens or "
+                         "another --policy");
+      }
+  }
+  return any_fits ? 0 : 3;
+}
+
+}  // namespace strata

@@ -1,0 +1,12 @@
+// Flags of `strata sim`.
+#pragma once
+#include "cli/flags.hpp"
+#include "cli/options.hpp"
+
+namespace strata {
+
+void add_sim(CLI::App&, SimArgs&);
+/// What concerns several flags, and what is missing. Throws ConfigError.
+void finish_sim(const SimArgs&);
+
+}  // namespace strata

@@ -1,0 +1,65 @@
+#include "offload/bound.hpp"
+
+#include "offload/policy/planned.hpp"
+
+namespace strata {
+namespace {
+
+double compute_seconds(const Program& program, const VirtualRates& rates) {
+  double sum = 0;
+  for (const ProgramOp& op : program.ops()) {
+    if (!op.skip) sum += seconds_of({op.flops, op.bytes, op.seconds}, rates);
+  }
+  return sum;
+}
+
+double update_seconds(const PlanInput& in) {
+  uint64_t bytes = 0;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
+    for (const ChunkSlice& s : in.shape.slices(c)) {
+      bytes += s.elems * in.updater.bytes_per_element();
+    }
+  }
+  return static_cast<double>(bytes) / in.rates.update_bytes_per_second;
+}
+
+/// Reads and writes cost what each takes alone; what they save at once is apart.
+LinkUnits costs_alone(const VirtualRates& rates, size_t unit_bytes) {
+  VirtualRates alone = rates;
+  alone.nvme_mixed_bytes_per_second = 0;
+  return link_costs(alone, unit_bytes);
+}
+
+}  // namespace
+
+Bound bound_of(const PlanInput& in) {
+  const PlacementInput placement = placement_input(in);
+  const Program& program = *in.programs.front();
+  const Place staging = staging_of(placement);
+  const StepModel model =
+      model_step(in.layout, in.shape, program, deferred_updates(placement, program, 0), staging);
+  const Room room = room_of(placement, staging);
+  const size_t unit = in.shape.unit_bytes();
+  const LinkUnits costs = costs_alone(in.rates, unit);
+  const PlacementProgram lp(model, room, costs);
+  const LinearSolution least = lp.relax();
+  Bound out;
+  if (!least.feasible) return out;
+  out.feasible = true;
+  out.transfer_seconds = least.value;
+  out.bytes.add(lp.moves_of(least), static_cast<double>(unit));
+  TimeBound time;
+  time.compute_seconds = compute_seconds(program, in.rates);
+  time.update_seconds = update_seconds(in);
+  time.one_processor = in.rates.one_processor;
+  const double mixed = in.rates.nvme_mixed_bytes_per_second;
+  time.one_drive = mixed > 0;
+  if (mixed > 0) {
+    time.saved_by_mixing =
+        costs.nvme_read + costs.nvme_write - 2 * static_cast<double>(unit) / mixed;
+  }
+  out.step_seconds = lp.relax_time(time).value;
+  return out;
+}
+
+}  // namespace strata
