@@ -126,6 +126,41 @@ TEST(PolicyChoices, GeminiLooksNoFurtherThanTheStep) {
   EXPECT_EQ(make_policy("belady")->choose_victim(victims), 2u);
 }
 
+/// Keeps what it was asked to choose from.
+struct Recorder final : Policy {
+  std::string name() const override { return "recorder"; }
+  std::vector<ChunkPlacement> place(const PlacementInput& in) const override {
+    return place_below_device(in);
+  }
+  size_t choose_victim(std::span<const Victim> victims) const override {
+    seen.insert(seen.end(), victims.begin(), victims.end());
+    return Policy::choose_victim(victims);
+  }
+  mutable std::vector<Victim> seen;
+};
+
+TEST(PolicyChoices, VictimsSayHowFarTheirProgramEnds) {
+  Config c;
+  c.shape = {6, 40, 100, 6, DType::f32};
+  c.policy = "lru";
+  const Plans plans(c);
+  const Recorder recorder;
+  const PlanInput in{
+      plans.layout, plans.shape, plans.programs, recorder, *plans.updater, plans.budgets(), 0, {}};
+  ASSERT_TRUE(make_plan(in).fits);
+  ASSERT_FALSE(recorder.seen.empty());
+  std::set<uint64_t> ends;
+  bool beyond = false;
+  for (const Victim& v : recorder.seen) {
+    ends.insert(v.program_end);
+    beyond = beyond || v.next_use > v.program_end;
+  }
+  EXPECT_TRUE(beyond) << "some are not used again";
+  EXPECT_GE(*ends.begin(), 1u);
+  EXPECT_LE(*ends.rbegin(), plans.train.ops().size());
+  EXPECT_GT(ends.size(), 3u);
+}
+
 /// Evaluations at the least memory, on a link so fast.
 Prediction evaluation_at(const char* policy, double h2d_bytes_per_second) {
   Config c;
