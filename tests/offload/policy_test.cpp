@@ -143,6 +143,7 @@ TEST(PolicyChoices, VictimsSayHowFarTheirProgramEnds) {
   Config c;
   c.shape = {6, 40, 100, 6, DType::f32};
   c.policy = "lru";
+  c.memory = 0;
   const Plans plans(c);
   const Recorder recorder;
   const PlanInput in{
