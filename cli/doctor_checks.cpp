@@ -166,8 +166,8 @@ Check check_locked_memory(const MachineFacts& facts) {
           "Raise it: ulimit -l 1024, or memlock in /etc/security/limits.conf.");
   } else if (*facts.locked_limit != kUnlimited) {
     c.add(Health::ok,
-          "Budgets of more than half of it are not registered with io_uring: transfers take up to "
-          "twice as much CPU time, some hundredths of a second a GB.",
+          "Budgets of more than half of it are not registered with io_uring: transfers take about "
+          "0.005 s more CPU time a GB.",
           "Raise it to twice the budgets: ulimit -l, or memlock in /etc/security/limits.conf.");
   }
   return c;
