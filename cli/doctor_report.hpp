@@ -37,6 +37,7 @@ struct MachineFacts {
   std::optional<uint64_t> swap, swap_free;
   std::optional<std::string> huge_pages;  ///< `always`, `madvise` or `never`
   bool huge_pages_refused = false;        ///< to this process, whatever the setting
+  std::optional<bool> locks_freely;       ///< whether no limit of locked memory holds
   std::optional<uint64_t> locked_limit, files_limit, files_hard_limit;
 
   std::string no_uring;  ///< why io_uring does not work; empty: it works

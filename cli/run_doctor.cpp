@@ -1,4 +1,5 @@
 // `strata doctor`.
+#include <linux/capability.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -66,6 +67,8 @@ void find_memory(MachineFacts& facts, const std::string& status) {
       read_machine_file(settings + "hugepages-2048kB/enabled").value_or(""));
   facts.huge_pages_refused = machine_files::parse_field(status, "THP_enabled") == "0";
   facts.locked_limit = limit_of(RLIMIT_MEMLOCK);
+  facts.locks_freely = machine_files::has_capability(
+      machine_files::parse_field(status, "CapEff").value_or(""), CAP_IPC_LOCK);
 }
 
 void find_files(MachineFacts& facts, const std::string& status,

@@ -103,6 +103,14 @@ std::optional<std::string_view> parse_selected(std::string_view file) noexcept {
   return file.substr(begin + 1, end - begin - 1);
 }
 
+std::optional<bool> has_capability(std::string_view digits, unsigned n) noexcept {
+  digits = trimmed(digits);
+  uint64_t set = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), set, 16);
+  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+  return n < 64 && (set >> n & 1) != 0;
+}
+
 std::optional<uint64_t> parse_number(std::string_view file) noexcept {
   file = trimmed(file);
   const auto value = leading_number(file);

@@ -24,6 +24,9 @@ bool has_word(std::string_view list, std::string_view word) noexcept;
 /// The word in brackets of `always [madvise] never`.
 std::optional<std::string_view> parse_selected(std::string_view file) noexcept;
 
+/// Whether a set of capabilities, in hex digits as in /proc/self/status, has the n-th.
+std::optional<bool> has_capability(std::string_view digits, unsigned n) noexcept;
+
 /// One whole number.
 std::optional<uint64_t> parse_number(std::string_view file) noexcept;
 

@@ -35,6 +35,7 @@ MachineFacts good_machine() {
   m.total = 32 * kGiB;
   m.swap = m.swap_free = 8 * kGiB;
   m.huge_pages = "madvise";
+  m.locks_freely = true;
   m.locked_limit = 8 << 20;
   m.files_limit = m.files_hard_limit = 1024;
   m.seccomp = false;
@@ -143,7 +144,14 @@ TEST(DoctorReport, HugePages) {
 TEST(DoctorReport, Limits) {
   MachineFacts m = good_machine();
   m.locked_limit = 1024;
-  EXPECT_EQ(find(m, "locked memory").health, Health::ok) << "not counted by this kernel";
+  m.kernel_release = "5.4.0";
+  EXPECT_EQ(find(m, "locked memory").health, Health::ok) << "does not hold";
+  EXPECT_EQ(find(m, "locked memory").cost, "");
+  m.locks_freely = false;
+  m.kernel_release = "6.1.0";
+  expect_only(m, "locked memory", Health::ok, "twice the budgets");  // not counted by this kernel
+  m.kernel_release = "6.18.44";
+  expect_only(m, "locked memory", Health::slow, "ulimit -l");
   m.kernel_release = "5.4.0";
   expect_only(m, "locked memory", Health::slow, "ulimit -l");
   m.kernel_release = "";
@@ -151,6 +159,7 @@ TEST(DoctorReport, Limits) {
   EXPECT_EQ(find(m, "libraries").found, "oneDNN 2.6.3, kernel unknown");
   m.locked_limit = kUnlimited;
   EXPECT_EQ(find(m, "locked memory").found, "limit unlimited");
+  EXPECT_EQ(find(m, "locked memory").cost, "");
   m.locked_limit.reset();
   expect_only(m, "locked memory", Health::unknown, "unknown");
   m = good_machine();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <string>
 
 #include "runtime/errors.hpp"
@@ -125,7 +126,96 @@ TEST(PolicyChoices, GeminiLooksNoFurtherThanTheStep) {
   EXPECT_EQ(make_policy("belady")->choose_victim(victims), 2u);
 }
 
-/// A steady step in virtual time, whose fetches take about as long as its ops.
+/// Keeps what it was asked to choose from.
+struct Recorder final : Policy {
+  std::string name() const override { return "recorder"; }
+  std::vector<ChunkPlacement> place(const PlacementInput& in) const override {
+    return place_below_device(in);
+  }
+  size_t choose_victim(std::span<const Victim> victims) const override {
+    seen.insert(seen.end(), victims.begin(), victims.end());
+    return Policy::choose_victim(victims);
+  }
+  mutable std::vector<Victim> seen;
+};
+
+TEST(PolicyChoices, VictimsSayHowFarTheirProgramEnds) {
+  Config c;
+  c.shape = {6, 40, 100, 6, DType::f32};
+  c.policy = "lru";
+  c.memory = 0;
+  const Plans plans(c);
+  const Recorder recorder;
+  const PlanInput in{
+      plans.layout, plans.shape, plans.programs, recorder, *plans.updater, plans.budgets(), 0, {}};
+  ASSERT_TRUE(make_plan(in).fits);
+  ASSERT_FALSE(recorder.seen.empty());
+  std::set<uint64_t> ends;
+  bool beyond = false;
+  for (const Victim& v : recorder.seen) {
+    ends.insert(v.program_end);
+    beyond = beyond || v.next_use > v.program_end;
+  }
+  EXPECT_TRUE(beyond) << "some are not used again";
+  EXPECT_GE(*ends.begin(), 1u);
+  EXPECT_LE(*ends.rbegin(), plans.train.ops().size());
+  EXPECT_GT(ends.size(), 3u);
+}
+
+/// Evaluations at the least memory, on a link so fast.
+Prediction evaluation_at(const char* policy, double h2d_bytes_per_second) {
+  Config c;
+  c.shape = {6, 40, 100, 6, DType::f32};
+  c.policy = policy;
+  const Plans plans(c);
+  PlanInput in = plans.input({{size_t{1} << 32, size_t{1} << 32, 0}, {}});
+  in.programs = {&plans.eval};
+  in.budgets.bytes = make_plan(in).minimum;
+  in.rates.latency_seconds = 0;
+  in.rates.h2d_bytes_per_second = h2d_bytes_per_second;
+  return make_plan(in).prediction;
+}
+
+TEST(PolicyChoices, GeminiFetchesBetweenOps) {
+  for (const char* policy : {"gemini", "lru"}) {
+    const Prediction ops = evaluation_at(policy, 1e30);
+    ASSERT_GT(ops.h2d_bytes, 0u);
+    const double rate = static_cast<double>(ops.h2d_bytes) / ops.step_seconds;
+    // Fetches that take as long as the ops: one after the other takes twice the time.
+    const double ratio = evaluation_at(policy, rate).step_seconds / ops.step_seconds;
+    if (policy == std::string("gemini")) {
+      EXPECT_NEAR(ratio, 2, 1e-6);
+    } else {
+      EXPECT_LT(ratio, 1.9) << "the others fetch while ops run";
+    }
+  }
+}
+
+TEST(PolicyChoices, GeminiHasAtMostSoManyPrefetchesWaiting) {
+  for (const uint32_t n : {1u, 2u}) {
+    Config c;
+    c.shape = {6, 40, 100, 6, DType::f32};
+    c.policy = "gemini:n=" + std::to_string(n);
+    c.memory = 0.8;
+    c.virtual_time = true;
+    Rig rig(c);
+    for (uint64_t s = 0; s < 3; ++s) rig.step(s);
+    std::set<ChunkId> waiting;
+    size_t most = 0;
+    for (const IssueEntry& e : rig.log) {
+      if (e.kind == Issued::fetch && e.plane == Plane::weight) waiting.insert(e.chunk);
+      if (e.kind == Issued::drop && e.plane == Plane::weight) waiting.erase(e.chunk);
+      if (e.kind != Issued::op) continue;
+      for (const ObjUse& u : rig.plans.train.ops()[e.op].uses) {
+        if (u.object.plane == Plane::weight) waiting.erase(u.object.chunk);
+      }
+      most = std::max(most, waiting.size());
+    }
+    EXPECT_EQ(most, n);
+  }
+}
+
+/// Three steps in virtual time.
 Outcome step_of(const char* policy, double memory) {
   Config c;
   c.shape = {6, 40, 100, 6, DType::f32};

@@ -40,6 +40,11 @@ TEST(MachineFiles, FindsWordsAndSelections) {
   for (const char* bad : {"", "always", "[", "[]", "] [", "never]"}) {
     EXPECT_EQ(parse_selected(bad), std::nullopt) << bad;
   }
+  EXPECT_EQ(has_capability("0000000000004000", 14), true);
+  EXPECT_EQ(has_capability("000001fffeffffff\n", 24), false);
+  for (const char* bad : {"", "x", "4000 1", "1ffffffffffffffff"}) {
+    EXPECT_EQ(has_capability(bad, 14), std::nullopt) << bad;
+  }
   EXPECT_EQ(parse_number("12\n"), 12u);
   for (const char* bad : {"", "\n", "-1", "1 2", "1x", "99999999999999999999"}) {
     EXPECT_EQ(parse_number(bad), std::nullopt) << bad;
