@@ -113,6 +113,7 @@ TEST_F(RunSim, WhatDoesNotFitIsRefusedWithTheShortfall) {
   EXPECT_EQ(j.at("shortfall").at("device"), 1);
   EXPECT_EQ(j.at("shortfall").at("host"), 0);
   EXPECT_FALSE(j.contains("step_seconds"));
+  EXPECT_NE(o.err.find("short by 1 bytes"), std::string::npos) << "people are told the same";
 }
 
 TEST_F(RunSim, MemoryOfOtherMachinesIsNotComparedWithThisOne) {
