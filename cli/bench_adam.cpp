@@ -244,12 +244,7 @@ int run_bench_adam(const BenchAdamArgs& given) {
   const Result bf16 = measure(a, DType::bf16, pool);
   out.text(table(fp32, bf16));
   const double others = std::max(fp32.others_share.value_or(0), bf16.others_share.value_or(0));
-  if (others > kNoisyShare) {
-    out.text(fmt::format(
-        "Other processes took {:.0f} % of the CPUs meanwhile: the figures are not those of a quiet "
-        "machine.",
-        100 * others));
-  }
+  if (others > kNoisyShare) out.text(noise_warning(others));
   const Json j = {{"fraction_fp32", fp32.summary.fraction},
                   {"fraction_bf16", bf16.summary.fraction},
                   {"threads", a.threads},

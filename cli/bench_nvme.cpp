@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench_step.hpp"  // median
+#include "cli/cpu_time.hpp"
 #include "cli/fio.hpp"
 #include "cli/nvme_transfers.hpp"
 #include "cli/output.hpp"
@@ -72,6 +73,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   if (!ours.front()->store().direct()) {
     out.text("This file system has no transfers past the page cache: figures are those of memory.");
   }
+  if (const std::string& why = ours.front()->store().memory_reason(); !why.empty()) out.text(why);
   // fio opens the first engine's file: written through, and gone with this process.
   FioJob job{ours.front()->store().file_path(0),
              a.file_bytes,
@@ -81,7 +83,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
              TransferMix::read,
              true};
   std::vector<Samples> rates(ours.size());
-  Samples tuned, plain;
+  Samples tuned, plain, others;
   for (size_t m = 0; m < kTransferMixes; ++m) {
     const auto mix = static_cast<TransferMix>(m);
     job.mix = mix;
@@ -91,6 +93,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
         job.huge_pages = true;
         tuned[m].push_back(run_fio(job));
       };
+      const CpuWatch watch;
       // Turns alternate, so that a drive that slows down or speeds up favours neither.
       if (i % 2 == 0) run_tuned();
       rates[0][m].push_back(ours[0]->measure(mix, a.seconds));
@@ -98,6 +101,7 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
       for (size_t e = 1; e < ours.size(); ++e) {
         rates[e][m].push_back(ours[e]->measure(mix, a.seconds));
       }
+      if (const auto share = watch.others_share()) others[m].push_back(*share);
     }
   }
   // Last, since its random bytes are not those that our checksums expect.
@@ -118,17 +122,28 @@ int run_bench_nvme(const BenchNvmeArgs& a) {
   j["fio"] = rates_json(tuned);
   j["fio_default"] = rates_json(plain);
   j["ratio"] = Json::object();
-  std::vector<std::string> ratio_row = {engines[0] + " over fio"}, spread = {"  least, most"};
+  j["others_share"] = Json::object();
+  std::vector<std::string> ratio_row = {engines[0] + " over fio"}, spread = {"  least, most"},
+                           noise = {"CPUs others took, most"};
+  double most_noise = 0;
   for (size_t m = 0; m < kTransferMixes; ++m) {
     const std::vector<double> r = ratios(rates[0][m], tuned[m]);
     j["ratio"][name_of(static_cast<TransferMix>(m))] = r.empty() ? Json(nullptr) : Json(median(r));
     ratio_row.push_back(r.empty() ? "-" : fmt::format("{:.3f}", median(r)));
     const auto [least, most] = std::minmax_element(r.begin(), r.end());
     spread.push_back(r.empty() ? "-" : fmt::format("{:.3f}, {:.3f}", *least, *most));
+    j["others_share"][name_of(static_cast<TransferMix>(m))] = others[m];
+    const auto worst = std::ranges::max_element(others[m]);
+    noise.push_back(others[m].empty() ? "-" : fmt::format("{:.1f} %", 100 * *worst));
+    if (!others[m].empty()) most_noise = std::max(most_noise, *worst);
   }
   rows.push_back(ratio_row);
   rows.push_back(spread);
+  rows.push_back(noise);
   out.text(aligned_table(rows));
+  if (most_noise > kNoisyShare) out.text(noise_warning(most_noise));
+  j["others_share_max"] = most_noise;
+  j["memory_registered"] = ours.front()->store().memory_reason().empty();
   j["direct"] = ours.front()->store().direct();
   j["block_bytes"] = a.block_bytes;
   j["depth"] = a.depth;

@@ -70,12 +70,7 @@ std::string summary_text(const BenchSummary& r, const Scale& s) {
       {"CPUs busy in idle workers", fmt::format("{:.4f}", r.idle_cpus)},
   };
   std::string text = aligned_table(rows);
-  if (r.others_share > kNoisyShare) {
-    text += fmt::format(
-        "\nOther processes took up to {:.0f} % of the CPUs while an arm measured: the figures are "
-        "not those of a quiet machine.",
-        100 * r.others_share);
-  }
+  if (r.others_share > kNoisyShare) text += "\n" + noise_warning(r.others_share);
   return text;
 }
 

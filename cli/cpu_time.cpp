@@ -1,5 +1,7 @@
 #include "cli/cpu_time.hpp"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <ctime>
 #include <fstream>
 #include <iterator>
-#include <string>
 
 namespace strata {
 namespace {
@@ -48,17 +49,35 @@ double process_cpu_seconds() noexcept {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
+double children_cpu_seconds() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 double others_share(double busy, double total, double own) noexcept {
   return total > 0 ? std::clamp((busy - own) / total, 0.0, 1.0) : 0.0;
 }
 
-CpuWatch::CpuWatch() : system_(system_times()), own_(process_cpu_seconds()) {}
+CpuWatch::CpuWatch()
+    : system_(system_times()), own_(process_cpu_seconds()), children_(children_cpu_seconds()) {}
 
 std::optional<double> CpuWatch::others_share() const {
   const auto now = system_times();
   if (!now || !system_) return std::nullopt;
   return strata::others_share(now->busy - system_->busy, now->total - system_->total,
-                              own_seconds());
+                              own_seconds() + children_cpu_seconds() - children_);
+}
+
+std::string noise_warning(double share) {
+  if (share <= kNoisyShare) return {};
+  return fmt::format(
+      "Other processes took up to {:.0f} % of the CPUs meanwhile: the figures are not those of a "
+      "quiet machine.",
+      100 * share);
 }
 
 }  // namespace strata

@@ -21,7 +21,9 @@ size_t slots_of(const NvmeOptions& o) { return size_t{2} * o.depth; }
 }  // namespace
 
 NvmeTransfers::NvmeTransfers(const NvmeOptions& o)
-    : store_(o), memory_(allocate_pages(slots_of(o) * o.unit_bytes, "a measurement of NVMe")) {}
+    : store_(o), memory_(allocate_pages(slots_of(o) * o.unit_bytes, "a measurement of NVMe")) {
+  store_.add_memory({memory_.base(), memory_.bytes()});
+}
 
 double NvmeTransfers::measure(TransferMix mix, double seconds) {
   const size_t block = store_.options().unit_bytes;

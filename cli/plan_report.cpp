@@ -45,7 +45,7 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
     edit(changed);
     try_change(fixes, changed, budgets, flag, effect);
   };
-  const bool streams = c.policy == "lru" || c.policy == "belady";
+  const bool streams = workload.policy().streams();
   const bool recomputes = c.recompute == kAllBlocks;
   const auto stream = [](SessionConfig& s) { s.policy = "lru"; };
   const auto recompute = [](SessionConfig& s) { s.recompute = kAllBlocks; };

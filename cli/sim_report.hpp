@@ -18,8 +18,8 @@ struct SimRow {
   uint64_t tokens = 0;  // of a micro-batch
   uint32_t accum = 1;
   uint32_t steps = 1;  // that means are over
-  PlanResult plan;     // without its actions
-  Roofline roofline;   // where it fits
+  PlanResult plan;
+  Roofline roofline;  // where it fits
 
   /// 0 for a step that takes no time: a trace without any cost.
   double tokens_per_second() const noexcept {

@@ -61,6 +61,7 @@ std::string TrainReport::text(const Workload& workload, Session& session, const 
                     store->engine_reason().empty() ? "" : " (" + store->engine_reason() + ")",
                     store->direct() ? "" : ", by way of the page cache");
     out += "; the page cache holds " + format_bytes(store->cached_bytes());
+    if (!store->memory_reason().empty()) out += "; " + store->memory_reason();
   }
   return out;
 }
@@ -88,6 +89,7 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
   if (const NvmeStore* const store = session.nvme()) {
     j["nvme_engine"] = store->engine();
     j["nvme_cached_bytes"] = store->cached_bytes();
+    j["nvme_memory_registered"] = store->memory_reason().empty();
   }
   for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
     j["tiers"][name_of(t)] = {{"budget", budgets.bytes[index(t)]},

@@ -36,6 +36,8 @@ function(strata_install_package)
   install(FILES ${PROJECT_BINARY_DIR}/strataConfig.cmake
                 ${PROJECT_BINARY_DIR}/strataConfigVersion.cmake
           DESTINATION ${STRATA_PACKAGE_DIR} COMPONENT strata_core)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindClp.cmake
+          DESTINATION ${STRATA_PACKAGE_DIR} COMPONENT strata_core)
   install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindOneDnn.cmake
           DESTINATION ${STRATA_PACKAGE_DIR} COMPONENT strata_models)
 endfunction()

@@ -31,6 +31,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scales_(layout.chunks()),
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
+      prefetched_(layout.chunks()),
       last_use_(layout.chunks() * kPlanes, 0),
       fetched_ahead_(layout.chunks() * kPlanes, false),
       op_fences_(std::max(options.run_ahead, 1u)) {
@@ -100,7 +101,7 @@ void Engine::begin(uint32_t program, const StepParams& step) {
     ++steps_begun_;
   }
   fetch_kept_weights();
-  look_ahead();
+  if (!policy_.fetches_in_order()) look_ahead();
 }
 
 OpScope* Engine::enter(const OpInfo& info, std::initializer_list<TensorUse>,
@@ -150,6 +151,10 @@ void Engine::begin_op() {
   }
   for (const ObjUse& u : op.uses) table_.pin(u.object);
   for (const ObjUse& u : op.uses) make_present(u);
+  for (const ObjUse& u : op.uses) {
+    if (u.object.plane == Plane::weight) end_prefetch(u.object.chunk);
+  }
+  if (policy_.fetches_in_order()) look_ahead();
   note(Issued::op);
   ++tick_;
   const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
@@ -192,7 +197,7 @@ void Engine::end_op() {
   ++cursor_;
   for (const ChunkId c : op.completes) gradient_complete(c, fence);
   for (const ObjUse& u : op.uses) retire_weights(u.object.chunk);
-  look_ahead();
+  if (!policy_.fetches_in_order()) look_ahead();
 }
 
 void Engine::zero_sparse_gradients(const ProgramOp& op) {
@@ -250,23 +255,24 @@ void Engine::sum_squares(ChunkId c) {
 
 void Engine::gradient_complete(ChunkId c, const Fence& op) {
   const ObjId grad{c, Plane::grad};
-  if (table_.at(grad).home != Place::device) {
-    // What is made last is updated first in the next step: it need not move to NVMe, or back.
-    if (!survives_until_update(c)) {
-      write_back(grad, Place::device);
-      const bool updated_soon = updates_on_device() && options_.clip > 0 &&
-                                cursor_ + policy_.look_ahead() >= program_->ops().size();
-      if (!updated_soon) drop_copy(grad, Place::device, Freed::by_transfer);
-    }
-    if (options_.clip <= 0) {
-      Stream& d2h = backend_.stream(Resource::d2h);
-      chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
-      d2h.wait(op);
-      d2h.copy(&chunk_scales_[c],
-               record_base_ + records_.chunk_scales() + c * sizeof(kernels::StepScale),
-               sizeof(kernels::StepScale));
-      chunk_scale_hazards_[c].did_write(Resource::d2h, d2h.record());
-    }
+  const ChunkPlacement& placed = plan_.chunks[c];
+  const bool undecided = placed.keep_grad == KeepGrad::if_it_fits;
+  const bool stays = undecided ? survives_until_update(c) : placed.keep_grad == KeepGrad::yes;
+  if (table_.at(grad).home != Place::device && !stays) {
+    write_back(grad, Place::device);
+    // What is made last is updated first in the next step: it need not be read again.
+    const bool updated_soon = undecided && updates_on_device() && options_.clip > 0 &&
+                              cursor_ + policy_.look_ahead() >= program_->ops().size();
+    if (!updated_soon) drop_copy(grad, Place::device, Freed::by_transfer);
+  }
+  if (!placed.on_device() && options_.clip <= 0) {
+    Stream& d2h = backend_.stream(Resource::d2h);
+    chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
+    d2h.wait(op);
+    d2h.copy(&chunk_scales_[c],
+             record_base_ + records_.chunk_scales() + c * sizeof(kernels::StepScale),
+             sizeof(kernels::StepScale));
+    chunk_scale_hazards_[c].did_write(Resource::d2h, d2h.record());
   }
   Pending& p = pending_[c];
   p.ready = true;
@@ -285,7 +291,7 @@ void Engine::retire_weights(ChunkId c) {
   if (options_.clip > 0) return;
   pending_[c].ready = false;
   pending_[c].pending = true;
-  update(c);
+  if (!plan_.chunks[c].defers_update) update(c);
 }
 
 void Engine::end() {
@@ -298,8 +304,9 @@ void Engine::end() {
 }
 
 void Engine::issue_norm() {
-  flush();  // what the step did not use still waits for the last step's values
-  StepMirror& mirror = mirrors_[(steps_begun_ - 1) % 2];
+  const auto newest = static_cast<uint32_t>((steps_begun_ - 1) % 2);
+  run_updates([&](const Pending& p) { return p.mirror != newest; });  // what the step did not use
+  StepMirror& mirror = mirrors_[newest];
   Stream& compute = backend_.stream(Resource::compute);
   Stream& d2h = backend_.stream(Resource::d2h);
   auto* record = reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step());
@@ -325,12 +332,17 @@ void Engine::issue_norm() {
 }
 
 void Engine::flush() {
+  run_updates([](const Pending&) { return true; });
+}
+
+template <class Which>
+void Engine::run_updates(const Which& which) {
   // Gradients that are still on the device go first, and weights are not kept there for later: so
   // no more units are taken than by a step.
   for (const bool on_device : {true, false}) {
     for (ChunkId c = 0; c < layout_.chunks(); ++c) {
       const ObjId weight{c, Plane::weight};
-      if (!pending_[c].pending) continue;
+      if (!pending_[c].pending || !which(pending_[c])) continue;
       if (on_device && !table_.at({c, Plane::grad}).at(Place::device).present()) continue;
       const bool cached = table_.at(weight).at(Place::device).present();
       make_room_for_update(c, 0);
@@ -431,17 +443,21 @@ void Engine::look_ahead() {
     for (const ObjUse& u : program_->ops()[i].uses) {
       if (u.object.plane != Plane::weight) continue;
       if (pending_[u.object.chunk].pending) {
+        if (policy_.fetches_in_order()) return;
         if (!make_room_for_update(u.object.chunk, i)) return;
         update(u.object.chunk);
       }
       const Object& o = table_.at(u.object);
       if (o.current(Place::device)) continue;
+      if (waiting_prefetches_ >= policy_.prefetch_limit()) return;
       if (!o.at(Place::device).present() &&
           (!has_room(u.object, i) || !try_attach(u.object, false))) {
         return;
       }
       fetch(u.object);
       count_prefetch(u.object);
+      waiting_prefetches_ += 1 - prefetched_[u.object.chunk];
+      prefetched_[u.object.chunk] = 1;
     }
   }
 }

@@ -145,6 +145,8 @@ class Engine final : public OpSink, private OpScope {
   void gradient_complete(ChunkId, const Fence& op);
   void retire_weights(ChunkId);
   void issue_norm();
+  template <class Which>
+  void run_updates(const Which&);
   void run_actions();
   void look_ahead();
   void apply(const Action&);
@@ -166,6 +168,11 @@ class Engine final : public OpSink, private OpScope {
   void fetch(ObjId);
   void write_back(ObjId, Place from);
   void drop_copy(ObjId, Place, Freed = Freed::by_compute);
+  /// Weights that were prefetched wait for their first use no longer.
+  void end_prefetch(ChunkId c) {
+    waiting_prefetches_ -= prefetched_[c];
+    prefetched_[c] = 0;
+  }
   void evict(ObjId);
   Place stage(ObjId);
   void unstage(ObjId, Place, bool changed);
@@ -245,6 +252,8 @@ class Engine final : public OpSink, private OpScope {
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
 
+  std::vector<uint8_t> prefetched_;  // per chunk: 1 while its weights wait for their first use
+  uint32_t waiting_prefetches_ = 0;
   std::vector<uint64_t> last_use_;   // per object
   std::vector<bool> fetched_ahead_;  // per object: no op has used its device copy yet
   uint64_t tick_ = 0;                // ops issued over the whole run

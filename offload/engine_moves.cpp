@@ -168,7 +168,7 @@ bool Engine::evict_one(OpIndex least_distance) {
       if (windows_.first_unit(id) >= 0) continue;  // would free no unit for others
       const OpIndex distance = next_use(id);
       if (distance < least_distance) continue;
-      victims_.push_back({id, last_use(id), distance});
+      victims_.push_back({id, last_use(id), distance, program_->ops().size() - cursor_});
     }
   }
   if (victims_.empty()) return false;
@@ -263,7 +263,11 @@ void Engine::fetch(ObjId id) {
   const Object& o = table_.at(id);
   stats_.wasted_prefetches += fetched_ahead(id);
   fetched_ahead(id) = false;
-  move(id, o.current(Place::host) ? Place::host : Place::nvme, Place::device);
+  const Place from = o.current(Place::host) ? Place::host : Place::nvme;
+  if (policy_.fetches_in_order() && tick_ != 0) {
+    backend_.stream(link(from, Place::device)).wait(op_fences_[(tick_ - 1) % op_fences_.size()]);
+  }
+  move(id, from, Place::device);
   last_use(id) = tick_;
   if (id.plane == Plane::weight) ++stats_.weight_fetches;
   note(Issued::fetch, id, o.at(Place::device).units.ids[0]);
@@ -286,6 +290,7 @@ void Engine::drop_copy(ObjId id, Place place, Freed how) {
     fetched_ahead(id) = false;
   }
   const UnitList units = table_.drop(id, place);
+  if (place == Place::device && id.plane == Plane::weight) end_prefetch(id.chunk);
   note(Issued::drop, id, units.ids[0]);
   for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);
 }
@@ -304,6 +309,10 @@ Place Engine::stage(ObjId id) {
   const Object& o = table_.at(id);
   const Place place = o.home == Place::nvme ? plan_.staging : o.home;
   table_.pin(id);
+  // A gradient that stayed on the device although its update runs elsewhere.
+  if (place != Place::device && o.current(Place::device) && !o.home_current()) {
+    write_back(id, Place::device);
+  }
   if (place == o.home || o.current(place)) return place;
   if (!o.at(place).present() &&
       !(place == Place::device ? try_attach(id, true) : attach_below(id, place))) {

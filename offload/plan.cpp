@@ -19,6 +19,8 @@ uint64_t Plan::hash() const {
   for (const ChunkPlacement& c : chunks) {
     for (const Place p : c.homes) h.number(static_cast<uint64_t>(p));
     h.number(static_cast<uint64_t>(c.keep_weight));
+    h.number(static_cast<uint64_t>(c.keep_grad));
+    h.number(static_cast<uint64_t>(c.defers_update));
   }
   h.number(device_units);
   h.number(host_units);
@@ -74,7 +76,8 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
   MemoryNeed need;
   need.fixed_units = windows.units();
   const auto streamed = [&](ObjId id) {
-    if (windows.first_unit(id) >= 0 || chunks[id.chunk].on_device()) return false;
+    const bool at_home = chunks[id.chunk].home(id.plane) == Place::device;
+    if (windows.first_unit(id) >= 0 || at_home) return false;
     return !(id.plane == Plane::weight && chunks[id.chunk].keep_weight);
   };
   uint32_t largest_update = 0;  // units that one update, or loading, brings in from NVMe

@@ -10,11 +10,18 @@
 
 namespace strata {
 
-/// Where a chunk's planes live between uses: all on the device, or each on host or NVMe.
+/// Whether a gradient that is complete stays on the device until its chunk's update.
+enum class KeepGrad : uint8_t { if_it_fits, no, yes };
+
+/// Where a chunk's planes live between uses.
 struct ChunkPlacement {
   std::array<Place, kPlanes> homes{};
   /// With a home elsewhere: a copy of the weights stays on the device, refreshed after each update.
   bool keep_weight = false;
+  KeepGrad keep_grad = KeepGrad::if_it_fits;
+  /// Without a step-wide value: the update waits for a hint, or for the chunk's next use, rather
+  /// than come as soon as nothing reads the weights any more.
+  bool defers_update = false;
 
   static constexpr ChunkPlacement all(Place home, bool keep_weight = false) noexcept {
     ChunkPlacement c;
@@ -24,7 +31,13 @@ struct ChunkPlacement {
   }
   constexpr Place home(Plane p) const noexcept { return homes[static_cast<size_t>(p)]; }
   constexpr bool operator==(const ChunkPlacement&) const = default;
-  constexpr bool on_device() const noexcept { return homes.front() == Place::device; }
+  /// All of it.
+  constexpr bool on_device() const noexcept {
+    for (const Place p : homes) {
+      if (p != Place::device) return false;
+    }
+    return true;
+  }
 };
 
 enum class Act : uint8_t { fetch, evict, write_back, update };

@@ -29,37 +29,58 @@ uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
       std::max<uint64_t>(need.device_units(), std::min<uint64_t>(fixed + all, UINT32_MAX)));
 }
 
-}  // namespace
+/// Where updates of what lives on NVMe are staged: on the host where it has room, unless the policy
+/// wants them on the device. Sets the need.
+Place staging_of(const PlanInput& in, const PlacementInput& placement,
+                 const std::vector<ChunkPlacement>& chunks, std::optional<Place> wanted,
+                 MemoryNeed& need) {
+  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::host);
+  if (wanted != Place::device && need.host_units <= placement.host_units) return Place::host;
+  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::device);
+  return Place::device;
+}
 
-PlanResult make_plan(const PlanInput& in) {
+/// Fills in the prediction and the peaks.
+void simulate_within(const std::array<size_t, kTiers>& limits, const PlanInput& in, PlanResult& r,
+                     SimulationLength length) {
+  Ledger ledger(limits);
+  std::vector<Reservation> external;
+  for (size_t t = 0; t < kTiers; ++t) {
+    external.push_back(
+        ledger.reserve(static_cast<Tier>(t), Category::external, in.budgets.external[t]));
+  }
+  r.prediction = simulate(in, r.plan, ledger, length);
+  for (size_t t = 0; t < kTiers; ++t) {
+    const Tier tier = static_cast<Tier>(t);
+    r.tiers[t].peak = ledger.peak(tier);
+    for (size_t c = 0; c < kCategories; ++c) {
+      r.tiers[t].by_category[c] = ledger.peak(tier, static_cast<Category>(c));
+    }
+  }
+}
+
+/// Plans with one policy, whatever its candidates.
+PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   const size_t unit = in.shape.unit_bytes();
   const Budgets& b = in.budgets;
-  const uint64_t non_model = non_model_bytes(in.layout, in.shape, in.programs);
-
   PlanResult r;
   Plan& plan = r.plan;
-  const PlacementInput placement{in.layout,
-                                 in.shape,
-                                 in.programs,
-                                 units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
-                                 units_in(b.bytes[kHost], b.external[kHost], unit),
-                                 units_in(b.bytes[kNvme], b.external[kNvme], unit)};
   plan.policy = in.policy.name();
-  plan.chunks = in.policy.place(placement);
-  plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks, Place::host);
-  plan.staging = Place::host;
-  if (plan.need.host_units > placement.host_units) {
-    plan.staging = Place::device;
-    plan.need = memory_need(in.layout, in.shape, in.programs, plan.chunks, plan.staging);
-  }
+  PolicyPlan decided = in.policy.plan(placement);
+  plan.chunks = std::move(decided.chunks);
+  plan.staging = staging_of(in, placement, plan.chunks, decided.staging, plan.need);
   plan.host_units = plan.need.host_units;
   plan.nvme_units = plan.need.nvme_units;
   plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
                                  useful_device_units(in, plan.need));
-  r.minimum[kDevice] =
-      b.external[kDevice] + plan.need.non_model_bytes + plan.need.device_units() * unit;
-  r.minimum[kHost] = b.external[kHost] + plan.host_units * unit;
-  r.minimum[kNvme] = b.external[kNvme] + plan.nvme_units * unit;
+  const auto bytes_of = [&](const MemoryNeed& need) {
+    std::array<size_t, kTiers> out = b.external;
+    out[kDevice] += need.non_model_bytes + need.device_units() * unit;
+    out[kHost] += need.host_units * unit;
+    out[kNvme] += need.nvme_units * unit;
+    return out;
+  };
+  r.minimum = bytes_of(plan.need);
   for (size_t t = 0; t < kTiers; ++t) r.tiers[t].budget = b.bytes[t];
   for (const size_t t : {kDevice, kHost, kNvme}) {
     if (r.minimum[t] > b.bytes[t]) {
@@ -70,29 +91,68 @@ PlanResult make_plan(const PlanInput& in) {
   }
   r.fits = r.shortfall.empty();
   if (r.fits) {
-    for (const Program* p : in.programs) {
-      plan.actions.push_back(in.policy.actions(placement, *p, plan.chunks));
-    }
+    plan.actions = std::move(decided.actions);
   } else {
     // The figures are those of the smallest budgets that would do.
     plan.device_units = plan.need.device_units();
   }
   std::array<size_t, kTiers> limits = r.minimum;
-  if (r.fits) limits = b.bytes;
-  Ledger ledger(limits);
-  std::vector<Reservation> external;
-  for (size_t t = 0; t < kTiers; ++t) {
-    external.push_back(ledger.reserve(static_cast<Tier>(t), Category::external, b.external[t]));
+  if (r.fits) {
+    limits = b.bytes;
+    MemoryNeed least;
+    staging_of(in, placement, in.policy.place_least(placement), decided.staging, least);
+    r.minimum = bytes_of(least);
   }
-  r.prediction = simulate(in, plan, ledger, r.fits ? in.simulation : SimulationLength{});
-  for (size_t t = 0; t < kTiers; ++t) {
-    const Tier tier = static_cast<Tier>(t);
-    r.tiers[t].peak = ledger.peak(tier);
-    for (size_t c = 0; c < kCategories; ++c) {
-      r.tiers[t].by_category[c] = ledger.peak(tier, static_cast<Category>(c));
-    }
-  }
+  simulate_within(limits, in, r, r.fits ? in.simulation : SimulationLength{});
   return r;
+}
+
+size_t missing_bytes(const PlanResult& r) {
+  size_t sum = 0;
+  for (const Shortfall& s : r.shortfall) sum += s.bytes;
+  return sum;
+}
+
+bool better(const PlanResult& a, const PlanResult& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits) return missing_bytes(a) < missing_bytes(b);
+  return a.prediction.step_seconds < b.prediction.step_seconds * (1 - 1e-9);
+}
+
+}  // namespace
+
+PlanResult make_plan(const PlanInput& in) {
+  const size_t unit = in.shape.unit_bytes();
+  const Budgets& b = in.budgets;
+  const uint64_t non_model = non_model_bytes(in.layout, in.shape, in.programs);
+  const PlacementInput placement{in.layout,
+                                 in.shape,
+                                 in.programs,
+                                 units_in(b.bytes[kDevice], b.external[kDevice] + non_model, unit),
+                                 units_in(b.bytes[kHost], b.external[kHost], unit),
+                                 units_in(b.bytes[kNvme], b.external[kNvme], unit),
+                                 in.clip > 0,
+                                 in.rates};
+  std::array<size_t, kTiers> least{};  // of the device before all else
+  PlanResult best;
+  const auto with = [&](const Policy& policy) -> PlanInput {
+    return {in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip, in.rates};
+  };
+  for (std::unique_ptr<Policy>& candidate : in.policy.candidates(placement)) {
+    PlanResult r = plan_with(with(*candidate), placement);
+    r.policy = std::move(candidate);
+    if (best.policy == nullptr || r.minimum < least) least = r.minimum;
+    if (best.policy == nullptr || better(r, best)) best = std::move(r);
+  }
+  best.minimum = least;
+  if (best.policy == nullptr) {
+    best = plan_with(in, placement);
+    best.policy = std::shared_ptr<const Policy>(std::shared_ptr<void>(), &in.policy);  // not owned
+  } else if (best.fits && in.simulation != SimulationLength{}) {
+    // Candidates are compared by few steps; the one that was chosen runs as many as were asked for.
+    simulate_within(b.bytes, with(*best.policy), best, in.simulation);
+  }
+  return best;
 }
 
 std::string describe_shortfall(const PlanResult& r) {

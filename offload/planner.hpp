@@ -2,6 +2,7 @@
 // Pure: planning runs the engine itself in virtual time, so predicted peaks are the used ones.
 #pragma once
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct Shortfall {
 struct PlanResult {
   bool fits = false;
   Plan plan;
+  /// What an engine runs the plan with: the policy asked for, or the candidate it chose.
+  std::shared_ptr<const Policy> policy;
   std::array<TierReport, kTiers> tiers;
   std::vector<Shortfall> shortfall;
   /// Smallest budgets under which this policy fits, externals included.

@@ -17,6 +17,8 @@ class Ledger;
 struct SimulationLength {
   uint32_t warm_up = 1;
   uint32_t steps = 1;  // at least 1
+
+  bool operator==(const SimulationLength&) const = default;
 };
 
 /// Of a step, in seconds: all that it takes beside compute's own work at full speed.

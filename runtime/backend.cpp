@@ -41,16 +41,17 @@ Fence Stream::record() { return do_record(); }
 
 Arena& Arena::operator=(Arena&& o) noexcept {
   if (this != &o) {
-    if (free_ != nullptr) free_(base_, bytes_);
+    if (free_ != nullptr) free_(base_, bytes_, owner_);
     base_ = std::exchange(o.base_, nullptr);
     bytes_ = std::exchange(o.bytes_, 0);
     free_ = std::exchange(o.free_, nullptr);
+    owner_ = std::exchange(o.owner_, nullptr);
   }
   return *this;
 }
 
 Arena::~Arena() {
-  if (free_ != nullptr) free_(base_, bytes_);
+  if (free_ != nullptr) free_(base_, bytes_, owner_);
 }
 
 }  // namespace strata

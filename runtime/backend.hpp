@@ -65,8 +65,9 @@ class Stream {
 class Arena {
  public:
   Arena() = default;
-  Arena(std::byte* base, size_t bytes, void (*free)(std::byte*, size_t))
-      : base_(base), bytes_(bytes), free_(free) {}
+  using Free = void (*)(std::byte* base, size_t bytes, void* owner);
+  Arena(std::byte* base, size_t bytes, Free free, void* owner = nullptr)
+      : base_(base), bytes_(bytes), free_(free), owner_(owner) {}
   Arena(Arena&& o) noexcept { *this = std::move(o); }
   Arena& operator=(Arena&& o) noexcept;
   ~Arena();
@@ -77,7 +78,8 @@ class Arena {
  private:
   std::byte* base_ = nullptr;
   size_t bytes_ = 0;
-  void (*free_)(std::byte*, size_t) = nullptr;
+  Free free_ = nullptr;
+  void* owner_ = nullptr;
 };
 
 class Backend {

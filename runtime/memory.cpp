@@ -156,7 +156,11 @@ size_t available_host_memory() {
 
 size_t resident_bytes() { return kilobytes_of("/proc/self/status", "VmRSS"); }
 
-size_t locked_bytes() { return kilobytes_of("/proc/self/status", "VmLck"); }
+size_t locked_bytes() {
+  constexpr const char* kStatus = "/proc/self/status";
+  return std::min(kilobytes_of(kStatus, "VmLck") + kilobytes_of(kStatus, "VmPin"),
+                  resident_bytes());
+}
 
 size_t peak_resident_bytes() { return kilobytes_of("/proc/self/status", "VmHWM"); }
 

@@ -24,7 +24,8 @@ std::optional<GroupMemory> tightest_memory_group();
 /// Bytes of physical memory this process holds now (VmRSS). Throws IoError as above.
 size_t resident_bytes();
 
-/// Bytes of it that are locked into memory (VmLck). Throws IoError as above.
+/// Bytes of it that cannot be swapped: locked (VmLck), or pinned (VmPin) for transfers, which
+/// counts a page for each that pins it; at most what is resident. Throws IoError as above.
 size_t locked_bytes();
 
 /// The most it ever held (VmHWM). Throws IoError as above.

@@ -106,6 +106,7 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
                  const RunOptions& options)
     : workload_(workload),
       plan_(plan.plan),
+      policy_(plan.policy),
       input_(workload.plan_input(budgets)),
       ledger_(budgets.bytes) {
   if (!plan.fits) throw DoesNotFit(describe_shortfall(plan));
@@ -133,7 +134,7 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
   engine.clip = workload.config().clip;
   engine.log = options.log;
   engine.mutations = options.mutations;
-  engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, input_.policy,
+  engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, *policy_,
                                      input_.updater, input_.programs, ledger_, engine);
   if (store_) {
     // Homes never change, so other threads may ask too.

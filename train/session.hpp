@@ -62,6 +62,7 @@ class Workload {
   /// The first program of a mode. Throws StateError when none was asked for.
   uint32_t index_of(Mode) const;
   const Program& program(Mode m) const { return *programs_[index_of(m)].program; }
+  const Policy& policy() const noexcept { return *policy_; }
   PlanInput plan_input(const Budgets&) const;
   PlanResult plan(const Budgets& b) const { return make_plan(plan_input(b)); }
   /// Bytes of all weights, gradients and records.
@@ -138,6 +139,7 @@ class Session {
 
   const Workload& workload_;
   Plan plan_;
+  std::shared_ptr<const Policy> policy_;  // what the plan is run with
   PlanInput input_;
   Ledger ledger_;
   std::vector<Reservation> external_;

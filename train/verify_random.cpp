@@ -89,10 +89,15 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   c.evaluate = draw.below(2) == 1;
   c.delay_seed = draw.below(3) == 0 ? 0 : 1 + draw.below(1 << 30);
   c.schedule = {s.optimizer.kind == OptimizerKind::sgd ? 1e-2 : 1e-3, 1e-4, 2, 4};
-  constexpr const char* kPolicies[] = {"lru",
+  constexpr const char* kPolicies[] = {"auto",
+                                       "auto",
+                                       "auto:defer=0.5,staging=4",
+                                       "auto:defer=0.2,staging=8",
                                        "lru",
                                        "belady",
                                        "belady",
+                                       "gemini",
+                                       "gemini:n=2",
                                        "static:w=0,o=0",
                                        "static:w=0.5,o=0.25",
                                        "static:w=0.25,o=0.5"};
@@ -109,7 +114,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   PlanResult plan = workload.plan(wide);
   const size_t resident = workload.state_bytes() + plan.plan.need.non_model_bytes;
   c.budgets.bytes[1] = plan.minimum[1];
-  if ((s.policy == "lru" || s.policy == "belady") && draw.below(3) == 0) {
+  if (workload.policy().streams() && draw.below(3) == 0) {
     // A host too small for everything: some chunks must live on the device.
     c.budgets.bytes[1] =
         static_cast<size_t>(static_cast<double>(plan.minimum[1]) * (0.4 + 0.6 * draw.unit()));

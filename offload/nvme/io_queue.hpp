@@ -37,6 +37,11 @@ class IoQueue {
   /// One thread only. Copies the requests. Those the system does not take complete with its error,
   /// on this thread.
   virtual void submit(std::span<const IoRequest>) noexcept = 0;
+  /// Maps the pages of memory once, not again for each request inside it, which pins them. Empty,
+  /// or why requests do as before. Any thread; no request may be inside.
+  virtual std::string add_memory(std::span<std::byte>) { return {}; }
+  /// Before memory that was added goes, and others get its addresses.
+  virtual void remove_memory(std::span<std::byte>) noexcept {}
 
  protected:
   IoQueue() = default;
@@ -46,10 +51,11 @@ class IoQueue {
 constexpr const char* kIoEngines[] = {"io_uring", "threads"};
 
 /// Makes a queue of the named engine. Throws IoError when the system does not offer it.
+/// `buffer_bytes`: added memory is cut into buffers of at most so many.
 std::unique_ptr<IoQueue> make_io_queue(const std::string& engine, std::vector<File*> files,
-                                       uint32_t depth, IoSink& sink);
+                                       uint32_t depth, size_t buffer_bytes, IoSink& sink);
 std::unique_ptr<IoQueue> make_uring_queue(const std::vector<File*>& files, uint32_t depth,
-                                          IoSink& sink);
+                                          size_t buffer_bytes, IoSink& sink);
 std::unique_ptr<IoQueue> make_thread_queue(std::vector<File*> files, uint32_t depth, IoSink& sink);
 
 /// Empty when io_uring works here, else why it does not.

@@ -37,7 +37,7 @@ NvmeStream::NvmeStream(NvmeStore& store, Direction direction, WrapSink wrap, voi
   if (wrap != nullptr) wrapped_ = wrap(*this, wrap_context);
   std::vector<File*> files;
   for (const ScratchFile& f : store.files_) files.push_back(f.file.get());
-  queue_ = make_io_queue(store.engine_, files, store.options_.depth,
+  queue_ = make_io_queue(store.engine_, files, store.options_.depth, store.options_.buffer_bytes,
                          wrapped_ ? *wrapped_ : static_cast<IoSink&>(*this));
   start();
 }

@@ -23,6 +23,9 @@ class NvmeStream final : public WorkerStream, private IoSink {
   bool idle() const noexcept;
   /// Fails the stream if a transfer has been in flight for longer than the store's limit.
   void check_age();
+  /// See IoQueue.
+  std::string add_memory(std::span<std::byte> m) { return queue_->add_memory(m); }
+  void remove_memory(std::span<std::byte> m) noexcept { queue_->remove_memory(m); }
 
  private:
   using Clock = std::chrono::steady_clock;

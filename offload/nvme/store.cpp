@@ -168,7 +168,21 @@ void NvmeStore::watch() {
 }
 
 AdoptedNvme NvmeStore::adopted() noexcept {
-  return {reader_.get(), writer_.get(), base_, options_.units * options_.unit_bytes};
+  return {reader_.get(), writer_.get(), base_, options_.units * options_.unit_bytes, this};
+}
+
+void NvmeStore::add_memory(std::span<std::byte> memory) {
+  if (options_.buffer_bytes == 0) return;
+  for (NvmeStream* const s : {reader_.get(), writer_.get()}) {
+    const std::string why = s->add_memory(memory);
+    if (memory_reason_.empty()) memory_reason_ = why;
+  }
+}
+
+void NvmeStore::remove_memory(std::span<std::byte> memory) noexcept {
+  for (NvmeStream* const s : {reader_.get(), writer_.get()}) {
+    if (s != nullptr) s->remove_memory(memory);
+  }
 }
 
 std::string NvmeStore::file_path(size_t directory) const {

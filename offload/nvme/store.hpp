@@ -30,6 +30,9 @@ struct NvmeOptions {
   bool checksums = true;
   /// A transfer that takes longer is an error.
   double timeout_seconds = 60;
+  /// Memory that transfers use is registered with io_uring in buffers of at most so many bytes, of
+  /// which the kernel takes 1 GiB; 0: it is not registered.
+  size_t buffer_bytes = size_t{1} << 30;
   /// Not 0: the workers sleep at random points.
   uint64_t delay_seed = 0;
 };
@@ -54,12 +57,12 @@ class NvmeStream;
 /// ends. Units have addresses, in memory that is never mapped: a stream's copy between such an
 /// address and memory is a transfer. Both streams start transfers in order, complete them in any
 /// order, and complete fences in order.
-class NvmeStore {
+class NvmeStore final : private TransferMemory {
  public:
   /// Throws ConfigError for options that make no sense, IoError naming directory and reason.
   explicit NvmeStore(const NvmeOptions&, Files& = real_files(), WrapSink = nullptr,
                      void* wrap_context = nullptr);
-  ~NvmeStore();
+  ~NvmeStore() override;
   NvmeStore(const NvmeStore&) = delete;
   NvmeStore& operator=(const NvmeStore&) = delete;
 
@@ -68,6 +71,11 @@ class NvmeStore {
   NvmeStream& writer() noexcept { return *writer_; }
   /// Where unit 0 begins; unit u follows at u * unit_bytes. Never dereferenced.
   std::byte* base() const noexcept { return base_; }
+  /// Registers memory, of which transfers inside it take less time of the processor.
+  void add_memory(std::span<std::byte>) override;
+  void remove_memory(std::span<std::byte>) noexcept override;
+  /// Why some memory is not registered; empty: all that was added is, or need not be.
+  const std::string& memory_reason() const noexcept { return memory_reason_; }
   /// Both streams and all units, for a backend.
   AdoptedNvme adopted() noexcept;
   /// Says what lives in a unit, for messages.
@@ -107,7 +115,7 @@ class NvmeStore {
   }
 
   NvmeOptions options_;
-  std::string engine_, engine_reason_;
+  std::string engine_, engine_reason_, memory_reason_;
   bool direct_ = true;
   uint32_t pieces_ = 0;
   std::vector<ScratchFile> files_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "offload/nvme/io_queue.hpp"
+#include "offload/nvme/uring_buffers.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
@@ -61,8 +62,12 @@ class Ring {
 /// two share nothing but the kernel.
 class UringQueue final : public IoQueue {
  public:
-  UringQueue(const std::vector<File*>& files, uint32_t depth, IoSink& sink)
-      : sink_(sink), slots_(depth), entries_(depth), ring_(files, depth + 1) {
+  UringQueue(const std::vector<File*>& files, uint32_t depth, size_t buffer_bytes, IoSink& sink)
+      : sink_(sink),
+        slots_(depth),
+        entries_(depth),
+        ring_(files, depth + 1),
+        buffers_(*ring_.get(), buffer_bytes) {
     reaper_ = std::thread([this] { reap(); });
   }
 
@@ -80,10 +85,15 @@ class UringQueue final : public IoQueue {
       const IoRequest& r = requests[i];
       io_uring_sqe* sqe;
       while ((sqe = io_uring_get_sqe(ring_.get())) == nullptr) push();
-      if (r.write) {
-        io_uring_prep_write(sqe, static_cast<int>(r.file), r.data, r.bytes, r.offset);
+      const auto file = static_cast<int>(r.file);
+      const int buffer = buffers_.find(r.data, r.bytes);
+      if (buffer >= 0) {
+        (r.write ? io_uring_prep_write_fixed(sqe, file, r.data, r.bytes, r.offset, buffer)
+                 : io_uring_prep_read_fixed(sqe, file, r.data, r.bytes, r.offset, buffer));
+      } else if (r.write) {
+        io_uring_prep_write(sqe, file, r.data, r.bytes, r.offset);
       } else {
-        io_uring_prep_read(sqe, static_cast<int>(r.file), r.data, r.bytes, r.offset);
+        io_uring_prep_read(sqe, file, r.data, r.bytes, r.offset);
       }
       sqe->flags |= IOSQE_FIXED_FILE;
       io_uring_sqe_set_data64(sqe, r.tag);
@@ -102,6 +112,9 @@ class UringQueue final : public IoQueue {
     }
     for (const IoRequest& r : requests.last(left)) sink_.completed(r, -error);
   }
+
+  std::string add_memory(std::span<std::byte> memory) override { return buffers_.add(memory); }
+  void remove_memory(std::span<std::byte> memory) noexcept override { buffers_.remove(memory); }
 
  private:
   static constexpr uint64_t kStop = UINT64_MAX, kNothing = UINT64_MAX - 1;
@@ -146,14 +159,15 @@ class UringQueue final : public IoQueue {
   std::vector<Slot> slots_;
   std::vector<io_uring_sqe*> entries_;  // of one `submit`
   Ring ring_;
+  UringBuffers buffers_;
   std::thread reaper_;
 };
 
 }  // namespace
 
 std::unique_ptr<IoQueue> make_uring_queue(const std::vector<File*>& files, uint32_t depth,
-                                          IoSink& sink) {
-  return std::make_unique<UringQueue>(files, depth, sink);
+                                          size_t buffer_bytes, IoSink& sink) {
+  return std::make_unique<UringQueue>(files, depth, buffer_bytes, sink);
 }
 
 std::string why_no_uring() {

@@ -10,6 +10,7 @@ class LruPolicy final : public Policy {
   std::vector<ChunkPlacement> place(const PlacementInput& in) const override {
     return place_below_device(in);
   }
+  bool streams() const noexcept override { return true; }
   size_t choose_victim(std::span<const Victim>) const override;
   uint32_t look_ahead() const noexcept override { return 24; }
 };

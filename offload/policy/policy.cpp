@@ -4,14 +4,24 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <optional>
 
+#include "offload/policy/auto.hpp"
 #include "offload/policy/belady.hpp"
+#include "offload/policy/gemini.hpp"
 #include "offload/policy/lru.hpp"
+#include "offload/policy/planned.hpp"
 #include "offload/policy/resident.hpp"
 #include "offload/policy/static.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
+
+PolicyPlan Policy::plan(const PlacementInput& in) const {
+  PolicyPlan out{place(in), {}, {}};
+  for (const Program* p : in.programs) out.actions.push_back(actions(in, *p, out.chunks));
+  return out;
+}
 
 std::vector<Action> Policy::actions(const PlacementInput&, const Program&,
                                     const std::vector<ChunkPlacement>&) const {
@@ -62,12 +72,18 @@ std::vector<ChunkPlacement> place_below_device(const PlacementInput& in) {
 }
 
 std::span<const PolicyInfo> policies() {
-  static constexpr std::array<PolicyInfo, 4> kPolicies = {{
+  static constexpr std::array<PolicyInfo, 6> kPolicies = {{
+      {"auto", "defer=FRACTION,staging=UNITS",
+       "the plan predicted to be fastest: what to keep from a linear program, and all the others"},
       {"resident", "", "everything on the device; refuses when it does not fit"},
       {"static", "w=FRACTION,o=FRACTION",
        "a prefix of the chunks keeps weights (w) and records (o) on the device; the rest streams"},
       {"lru", "", "streams on demand, evicts the least recently used, prefetches into free units"},
       {"belady", "", "streams, evicts what is used furthest away, over the end of the step"},
+      {"gemini", "n=COUNT",
+       "streams as Colossal-AI's Gemini: fetches between ops, n prefetches at once, looks no "
+       "further "
+       "than the step"},
   }};
   return kPolicies;
 }
@@ -83,25 +99,29 @@ namespace {
   throw ConfigError("policy '" + std::string(spec) + "': " + why + "; known policies: " + known);
 }
 
-std::map<std::string, double, std::less<>> parse_parameters(std::string_view spec,
-                                                            std::string_view text) {
-  std::map<std::string, double, std::less<>> out;
+using Parameters = std::map<std::string, std::string_view, std::less<>>;
+
+Parameters parse_parameters(std::string_view spec, std::string_view text) {
+  Parameters out;
   while (!text.empty()) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const size_t eq = item.find('=');
-    double value = 0;
     if (eq == std::string_view::npos) refuse(spec, "'" + std::string(item) + "' is not key=value");
-    const std::string_view number = item.substr(eq + 1);
-    const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (ec != std::errc() || end != number.data() + number.size() || !(value >= 0 && value <= 1)) {
-      refuse(spec, "'" + std::string(number) + "' is not a fraction between 0 and 1");
-    }
-    if (!out.emplace(item.substr(0, eq), value).second) {
+    if (!out.emplace(item.substr(0, eq), item.substr(eq + 1)).second) {
       refuse(spec, "key '" + std::string(item.substr(0, eq)) + "' is given twice");
     }
   }
   return out;
+}
+
+/// All of the text as a number from 0 to `most`, or nothing.
+template <class T>
+std::optional<T> parse_number(std::string_view text, T most) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good && value >= 0 && value <= most ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -111,23 +131,40 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
   const std::string_view name = spec.substr(0, colon);
   auto parameters = parse_parameters(
       spec, colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1));
-  const auto take = [&](std::string_view key, double fallback) {
+  const auto take = [&](std::string_view key, auto fallback, auto most, const std::string& what) {
     const auto it = parameters.find(key);
     if (it == parameters.end()) return fallback;
-    const double value = it->second;
+    const std::string_view text = it->second;
+    const auto value = parse_number<decltype(fallback)>(text, most);
+    if (!value) refuse(spec, "'" + std::string(text) + "' is not " + what);
     parameters.erase(it);
-    return value;
+    return *value;
+  };
+  const auto take_fraction = [&](std::string_view key, double fallback) {
+    return take(key, fallback, 1.0, "a fraction between 0 and 1");
+  };
+  const auto take_count = [&](std::string_view key, uint32_t fallback, uint32_t most) {
+    return take(key, fallback, most, "a whole number from 0 to " + std::to_string(most));
   };
   std::unique_ptr<Policy> policy;
   if (name == "resident") {
     policy = std::make_unique<ResidentPolicy>();
   } else if (name == "static") {
-    const double w = take("w", 0.5);
-    policy = std::make_unique<StaticPolicy>(w, take("o", 0.25));
+    const double w = take_fraction("w", 0.5);
+    policy = std::make_unique<StaticPolicy>(w, take_fraction("o", 0.25));
   } else if (name == "lru") {
     policy = std::make_unique<LruPolicy>();
+  } else if (name == "auto") {
+    if (parameters.empty()) {
+      policy = std::make_unique<AutoPolicy>();
+    } else {
+      const double defer = take_fraction("defer", 0);
+      policy = std::make_unique<PlannedPolicy>(defer, take_count("staging", 2, 1 << 20));
+    }
   } else if (name == "belady") {
     policy = std::make_unique<BeladyPolicy>();
+  } else if (name == "gemini") {
+    policy = std::make_unique<GeminiPolicy>(take_count("n", 0, 1000));
   } else {
     refuse(spec, "there is no such policy");
   }

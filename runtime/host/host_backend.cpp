@@ -15,12 +15,15 @@ namespace {
 
 constexpr size_t kHugePage = 2 << 20;
 
-void unmap(std::byte* base, size_t bytes) { munmap(base, bytes); }
+void unmap(std::byte* base, size_t bytes, void*) { munmap(base, bytes); }
 
-}  // namespace
+void remove_and_unmap(std::byte* base, size_t bytes, void* memory) {
+  static_cast<TransferMemory*>(memory)->remove_memory({base, bytes});
+  munmap(base, bytes);
+}
 
-Arena allocate_pages(size_t bytes, const char* what) {
-  if (bytes == 0) return {};
+/// `bytes` is not 0.
+std::span<std::byte> map_pages(size_t bytes, const char* what) {
   const auto refuse = [&](const char* why) {
     return OutOfMemory("the operating system refused " + std::to_string(bytes) + " bytes for the " +
                        what + " arena (" + why +
@@ -39,7 +42,15 @@ Arena allocate_pages(size_t bytes, const char* what) {
   if (end != aligned + size) munmap(reinterpret_cast<void*>(aligned + size), end - aligned - size);
   auto* base = reinterpret_cast<std::byte*>(aligned);
   madvise(base, size, MADV_HUGEPAGE);
-  return {base, size, &unmap};
+  return {base, size};
+}
+
+}  // namespace
+
+Arena allocate_pages(size_t bytes, const char* what) {
+  if (bytes == 0) return {};
+  const std::span<std::byte> pages = map_pages(bytes, what);
+  return {pages.data(), pages.size(), &unmap};
 }
 
 HostBackend::HostBackend(const HostBackendOptions& o)
@@ -70,7 +81,13 @@ Stream& HostBackend::stream(Resource r) {
 }
 
 Arena HostBackend::allocate(Tier tier, size_t bytes) {
-  if (tier != Tier::nvme) return allocate_pages(bytes, name_of(tier));
+  if (tier != Tier::nvme) {
+    if (bytes == 0 || nvme_.memory == nullptr) return allocate_pages(bytes, name_of(tier));
+    const std::span<std::byte> pages = map_pages(bytes, name_of(tier));
+    Arena arena(pages.data(), pages.size(), &remove_and_unmap, nvme_.memory);
+    nvme_.memory->add_memory(pages);
+    return arena;
+  }
   if (bytes > nvme_.bytes) {
     throw StateError("the NVMe tier has " + std::to_string(nvme_.bytes) + " bytes, not " +
                      std::to_string(bytes));

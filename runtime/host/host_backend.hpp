@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/backend.hpp"
@@ -17,6 +18,18 @@ struct LinkRate {
 
 class WorkerStream;
 
+/// Wants to know the memory that is copied from and to.
+class TransferMemory {
+ public:
+  virtual ~TransferMemory() = default;
+  virtual void add_memory(std::span<std::byte>) = 0;
+  /// No copy may be under way.
+  virtual void remove_memory(std::span<std::byte>) noexcept = 0;
+
+ protected:
+  TransferMemory() = default;
+};
+
 /// An NVMe tier that someone else keeps, and that outlives the backend's work.
 struct AdoptedNvme {
   WorkerStream* reader = nullptr;
@@ -24,6 +37,8 @@ struct AdoptedNvme {
   /// Addresses of the tier, which copies of the two streams take for what they stand for.
   std::byte* base = nullptr;
   size_t bytes = 0;
+  /// Not null: is told of the other tiers' arenas, and outlives them.
+  TransferMemory* memory = nullptr;
 };
 
 struct HostBackendOptions {

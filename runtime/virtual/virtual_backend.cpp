@@ -158,7 +158,7 @@ Arena VirtualBackend::allocate(Tier, size_t bytes) {
   if (bytes == 0) return {};
   void* p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw OutOfMemory("no address range of that size for a virtual arena");
-  return {static_cast<std::byte*>(p), bytes, [](std::byte* b, size_t n) { munmap(b, n); }};
+  return {static_cast<std::byte*>(p), bytes, [](std::byte* b, size_t n, void*) { munmap(b, n); }};
 }
 
 /// Ends what takes no time on all streams. True: all are idle.

@@ -16,7 +16,9 @@ TEST(BenchNvme, MeasuresEveryEngineAndLeavesNothing) {
     EXPECT_GT(j.at("engines").at("threads").at(std::string(mix) + "_GBps").get<double>(), 0);
     EXPECT_TRUE(j.at("fio").contains(std::string(mix) + "_GBps"));
     EXPECT_TRUE(j.at("ratio").contains(mix));
+    EXPECT_EQ(j.at("others_share").at(mix).size(), 1u) << "one for each pair";
   }
+  EXPECT_TRUE(j.at("others_share_max").is_number());
   EXPECT_TRUE(std::filesystem::is_empty(folder.path("")));
 }
 

@@ -1,6 +1,8 @@
 #include "cli/bench_step.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <thread>
@@ -223,6 +225,25 @@ TEST(CpuTimes, OthersGetWhatIsNotOurs) {
   EXPECT_DOUBLE_EQ(others_share(3, 4, 2), 0.25);
   EXPECT_DOUBLE_EQ(others_share(1.99, 4, 2), 0);  // ticks are coarse
   EXPECT_DOUBLE_EQ(others_share(0, 0, 0), 0);
+}
+
+TEST(CpuTimes, ChildrenThatEndedAreOurs) {
+  const double before = children_cpu_seconds();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const double start = process_cpu_seconds();
+    while (process_cpu_seconds() < start + 0.05) {
+    }
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_GE(children_cpu_seconds(), before + 0.04);
+}
+
+TEST(CpuTimes, NoiseIsNamedFromABoundOn) {
+  EXPECT_EQ(noise_warning(kNoisyShare), "");
+  EXPECT_NE(noise_warning(0.124).find("took up to 12 % of the CPUs"), std::string::npos);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(Command, PoliciesAreListed) {
     EXPECT_FALSE(p.at("description").get<std::string>().empty());
     EXPECT_NE(text.out.find(p.at("name").get<std::string>()), std::string::npos);
   }
-  EXPECT_EQ(names, "resident static lru belady ");
+  EXPECT_EQ(names, "auto resident static lru belady gemini ");
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ TEST_F(RunSim, JsonSaysWhatAStepTakes) {
   const std::string budgets = " --host-mem 1GiB --device-mem " + std::to_string(least("") * 5 / 4);
   const Json j = json("--policy belady" + budgets);
   EXPECT_EQ(j.at("policy"), "belady");
+  EXPECT_EQ(j.at("planned_by"), "belady");
   EXPECT_EQ(j.at("fits"), true);
   EXPECT_EQ(j.at("steps"), 24);
   EXPECT_EQ(j.at("tokens"), 256);

@@ -51,7 +51,7 @@ void make_gradient_overflow(Rig& rig, uint32_t layer) {
   }
 }
 
-using Parameter = std::tuple<const char*, double>;
+using Parameter = std::tuple<std::string, double>;
 
 class NonFinite : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -150,8 +150,7 @@ TEST_P(NonFinite, WeightsThatOverflowAreReported) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NonFinite,
-                         ::testing::Combine(::testing::Values("resident", "lru", "belady",
-                                                              "static:w=0.5,o=0.25"),
+                         ::testing::Combine(::testing::ValuesIn(every_policy()),
                                             ::testing::Values(0.0, 0.5)),
                          [](const ::testing::TestParamInfo<Parameter>& info) {
                            const std::string policy = std::get<0>(info.param);

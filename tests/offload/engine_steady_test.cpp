@@ -14,7 +14,7 @@ TEST(EngineSteadyState, TheCounterCounts) {
 }
 
 TEST(EngineSteadyState, IssuingAllocatesNothing) {
-  for (const char* policy : {"resident", "lru", "belady", "static:w=0.3,o=0.3"}) {
+  for (const std::string& policy : every_policy({"gemini:n=2"})) {
     for (const double clip : {0.0, 0.5}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         Config c;

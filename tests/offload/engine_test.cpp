@@ -41,8 +41,8 @@ TEST(Engine, EveryPolicyEqualsResident) {
         c.clip = clip;
         c.evaluate = accum == 3;
         const Outcome reference = run(c);
-        for (const char* policy :
-             {"lru", "belady", "static:w=0,o=0", "static:w=0.5,o=0.25", "static:w=1,o=0"}) {
+        for (const std::string& policy :
+             every_moving_policy({"static:w=0,o=0", "static:w=1,o=0", "gemini:n=2"})) {
           for (const double memory : {0.0, 0.4}) {
             c.policy = policy;
             c.memory = memory;
@@ -112,7 +112,7 @@ TEST(Engine, SkippedUpdateIsFoundWhicheverItIs) {
 }
 
 TEST(Engine, LogsAreEqualOverDelaysAndInVirtualTime) {
-  for (const char* policy : {"resident", "lru", "belady", "static:w=0.5,o=0.25"}) {
+  for (const std::string& policy : every_policy({"gemini:n=2"})) {
     for (const double clip : {0.0, 0.5}) {
       Config c = base();
       c.policy = policy;

@@ -11,10 +11,9 @@ namespace strata::toy {
 namespace {
 
 constexpr size_t kPlenty = size_t{1} << 32;
-constexpr const char* kPolicies[] = {"resident",        "lru", "belady", "static", "static:w=0,o=0",
-                                     "static:w=1,o=0.5"};
+const std::vector<std::string> kPolicies = every_policy({"static:w=0,o=0", "static:w=1,o=0.5"});
 
-Config config(const char* policy) {
+Config config(const std::string& policy) {
   Config c;
   c.shape = {3, 40, 100, 6, DType::f32};
   c.policy = policy;
@@ -29,7 +28,7 @@ Budgets smallest(const Plans& plans, const std::array<size_t, kTiers>& external 
 }
 
 TEST(Planner, TheMinimumFitsAndOneByteLessDoesNot) {
-  for (const char* policy : kPolicies) {
+  for (const std::string& policy : kPolicies) {
     const Plans plans(config(policy));
     const Budgets least = smallest(plans);
     const PlanResult fits = make_plan(plans.input(least));
@@ -83,7 +82,7 @@ TEST(Planner, AShortHostIsReportedHoweverLargeTheDeviceIs) {
 }
 
 TEST(Planner, WithNothingAtAllItStillSaysWhatWouldDo) {
-  for (const char* policy : kPolicies) {
+  for (const std::string& policy : kPolicies) {
     const Plans plans(config(policy));
     const PlanResult r = make_plan(plans.input({}));
     ASSERT_FALSE(r.fits);
@@ -93,7 +92,7 @@ TEST(Planner, WithNothingAtAllItStillSaysWhatWouldDo) {
 }
 
 TEST(Planner, ExternalsAreCharged) {
-  for (const char* policy : kPolicies) {
+  for (const std::string& policy : kPolicies) {
     const Plans plans(config(policy));
     const Budgets bare = smallest(plans);
     const std::array<size_t, kTiers> external = {1000, 5000, 0};
@@ -125,7 +124,7 @@ TEST(Planner, ResidentRefusesWhatDoesNotFit) {
 }
 
 TEST(Planner, IsPure) {
-  for (const char* policy : kPolicies) {
+  for (const std::string& policy : kPolicies) {
     const Plans plans(config(policy));
     Budgets b = smallest(plans);
     b.bytes[0] += 3 * plans.shape.unit_bytes() + 17;

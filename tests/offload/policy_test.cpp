@@ -12,15 +12,6 @@
 namespace strata::toy {
 namespace {
 
-std::vector<std::string> specs() {
-  std::vector<std::string> out;
-  for (const PolicyInfo& p : policies()) out.emplace_back(p.name);
-  for (const char* more : {"static:w=0,o=0", "static:w=1,o=0", "static:w=0.3,o=0.7"}) {
-    out.emplace_back(more);
-  }
-  return out;
-}
-
 class PolicyConformance : public ::testing::TestWithParam<std::string> {
  protected:
   static Config config() {
@@ -45,7 +36,7 @@ TEST_P(PolicyConformance, PlansAreInRangeSortedAndRepeatable) {
     const Budgets budgets = plans.budgets();
     const PlanResult r = make_plan(plans.input(budgets));
     ASSERT_TRUE(r.fits);
-    EXPECT_EQ(r.plan.policy, plans.policy->name());
+    EXPECT_EQ(r.plan.policy, r.policy->name());
     EXPECT_EQ(r.plan.chunks.size(), plans.layout.chunks());
     ASSERT_EQ(r.plan.actions.size(), plans.programs.size());
     for (size_t p = 0; p < plans.programs.size(); ++p) {
@@ -119,7 +110,38 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PolicyConformance, ::testing::ValuesIn(specs()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformance,
+                         ::testing::ValuesIn(every_policy({"static:w=0,o=0", "static:w=1,o=0",
+                                                           "static:w=0.3,o=0.7", "gemini:n=2"})),
+                         test_name);
+
+TEST(PolicyChoices, GeminiLooksNoFurtherThanTheStep) {
+  // The second and the third are not used again in this step, of which 4 ops are left.
+  const std::vector<Victim> victims = {{{0, Plane::weight}, 7, 3, 4},
+                                       {{1, Plane::weight}, 2, 5, 4},
+                                       {{2, Plane::weight}, 9, 8, 4},
+                                       {{3, Plane::weight}, 2, 1, 4}};
+  EXPECT_EQ(make_policy("gemini")->choose_victim(victims), 1u) << "the first of equals";
+  EXPECT_EQ(make_policy("belady")->choose_victim(victims), 2u);
+}
+
+/// A steady step in virtual time, whose fetches take about as long as its ops.
+Outcome step_of(const char* policy, double memory) {
+  Config c;
+  c.shape = {6, 40, 100, 6, DType::f32};
+  c.policy = policy;
+  c.memory = memory;
+  c.virtual_time = true;
+  return toy::run(c);
+}
+
+TEST(PolicyChoices, GeminiPrefetchesOnlyWhatItIsAsked) {
+  const Outcome none = step_of("gemini", 0.8), two = step_of("gemini:n=2", 0.8);
+  EXPECT_EQ(none.stats.prefetches, 0u);
+  EXPECT_GT(none.stats.demand_misses, 0u);
+  EXPECT_GT(two.stats.prefetches, 0u);
+  EXPECT_LT(two.stats.demand_misses, none.stats.demand_misses);
+}
 
 TEST(PolicyChoices, LruEvictsTheOldestAndPlannedOnesTheFurthest) {
   const std::vector<Victim> victims = {{{0, Plane::weight}, 7, 3},
@@ -219,6 +241,9 @@ TEST(MakePolicy, SaysWhatIsWrong) {
   expect_refused("static:w", "'w' is not key=value");
   expect_refused("static:,", "'' is not key=value");
   expect_refused("static:w=0.5,w=0.5", "key 'w' is given twice");
+  expect_refused("gemini:n=1001", "'1001' is not a whole number from 0 to 1000");
+  expect_refused("gemini:n=1.5", "'1.5' is not a whole number");
+  expect_refused("gemini:n=-1", "'-1' is not a whole number");
 }
 
 TEST(MakePolicy, FillsInWhatIsNotGiven) {
@@ -226,6 +251,8 @@ TEST(MakePolicy, FillsInWhatIsNotGiven) {
   EXPECT_EQ(make_policy("static:o=1")->name(), "static:w=0.5,o=1");
   EXPECT_EQ(make_policy("static:o=0.125,w=0")->name(), "static:w=0,o=0.125");
   EXPECT_EQ(make_policy("lru:")->name(), "lru");
+  EXPECT_EQ(make_policy("gemini")->name(), "gemini:n=0");
+  EXPECT_EQ(make_policy("gemini:n=1000")->name(), "gemini:n=1000");
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Rig::Rig(const Config& c)
   options.run_ahead = c.run_ahead;
   options.log = c.keep_log ? &log : nullptr;
   options.mutations = c.mutations;
-  engine = std::make_unique<Engine>(*backend, plans.layout, plans.shape, plan, *plans.policy,
+  engine = std::make_unique<Engine>(*backend, plans.layout, plans.shape, plan, *planned.policy,
                                     *plans.updater, plans.programs, ledger, options);
   engine->zero_state();
   for (ParamId p = 0; p < plans.layout.params().size(); ++p) {

@@ -11,6 +11,21 @@
 
 namespace strata::toy {
 
+/// Specifications: every policy by its name, then more.
+inline std::vector<std::string> every_policy(std::initializer_list<const char*> more = {}) {
+  std::vector<std::string> out;
+  for (const PolicyInfo& p : policies()) out.emplace_back(p.name);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+/// The same without the policy that never moves anything.
+inline std::vector<std::string> every_moving_policy(std::initializer_list<const char*> more = {}) {
+  std::vector<std::string> out = every_policy(more);
+  std::erase(out, "resident");
+  return out;
+}
+
 struct Config {
   Shape shape;
   uint32_t steps = 4, accum = 1, threads = 1;

@@ -23,6 +23,21 @@ std::vector<Action> random_actions(std::mt19937_64& random, uint32_t chunks, siz
   return actions;
 }
 
+/// Each plane by itself.
+void scatter_homes(std::mt19937_64& random, Place below, Plan& plan) {
+  for (ChunkPlacement& c : plan.chunks) {
+    const bool whole = random() % 3 == 0;
+    for (Place& home : c.homes) home = whole || random() % 4 == 0 ? Place::device : below;
+  }
+}
+
+void scatter_updates(std::mt19937_64& random, Plan& plan) {
+  for (ChunkPlacement& c : plan.chunks) {
+    c.keep_grad = static_cast<KeepGrad>(random() % 3);
+    c.defers_update = random() % 2 == 0;
+  }
+}
+
 /// 25,000 virtual runs a case (a tenth under sanitizers), of two steps and an evaluation each, with
 /// random durations.
 class WrongPlans : public ::testing::TestWithParam<int> {};
@@ -55,8 +70,19 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
     Plan plan = tight.plan;
     plan.actions = {random_actions(random, layout.chunks(), train.ops().size()),
                     random_actions(random, layout.chunks(), eval.ops().size())};
+    std::array<size_t, kTiers> limits = in.budgets.bytes;
+    if (run % 2 == 1) {
+      scatter_homes(random, seed < 2 ? Place::host : Place::nvme, plan);
+      scatter_updates(random, plan);
+      plan.need = memory_need(layout, shape, in.programs, plan.chunks, plan.staging);
+      plan.device_units = plan.need.device_units();
+      plan.host_units = plan.need.host_units;
+      plan.nvme_units = plan.need.nvme_units;
+      limits = {plan.device_units * shape.unit_bytes() + plan.need.non_model_bytes,
+                plan.host_units * shape.unit_bytes(), plan.nvme_units * shape.unit_bytes()};
+    }
     in.rates.delay_seed = random() | 1;
-    Ledger ledger(in.budgets.bytes);
+    Ledger ledger(limits);
     EngineOptions options;
     options.clip = in.clip;
     VirtualBackend backend(in.rates);
@@ -73,9 +99,7 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
     engine.end();
     engine.flush();
     ASSERT_GT(engine.stats().demand_misses + engine.stats().hints_skipped, 0u) << run;
-    ASSERT_LE(ledger.peak(Tier::device), in.budgets.bytes[0]);
-    ASSERT_LE(ledger.peak(Tier::host), in.budgets.bytes[1]);
-    ASSERT_LE(ledger.peak(Tier::nvme), in.budgets.bytes[2]);
+    for (size_t t = 0; t < kTiers; ++t) ASSERT_LE(ledger.peak(static_cast<Tier>(t)), limits[t]);
     uint64_t trained = 0;
     for (ChunkId c = 0; c < layout.chunks(); ++c) trained += shape.trained(c);
     ASSERT_EQ(engine.stats().updates, 2 * trained) << "each chunk is updated once a step";
@@ -96,13 +120,14 @@ TEST(ConcurrencyWrongPlans, TwoHundredRealRunsEqualResident) {
       const Outcome reference = run(c);
       std::mt19937_64 random(42 + accum);
       for (int i = 0; i < 50; ++i) {
-        constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady"};
-        c.policy = kPolicies[i % 3];
+        constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady", "gemini:n=2"};
+        c.policy = kPolicies[random() % 4];
         c.host_share = i % 5 == 0 ? 0 : 1;
         c.memory = i % 4 < 2 ? 0 : 0.2;
         c.threads = 1 + static_cast<uint32_t>(i % 3);
         c.delay_seed = random() | 1;
         c.tamper = [&](const std::vector<const Program*>& programs, Plan& plan) {
+          scatter_updates(random, plan);
           plan.actions.clear();
           for (const Program* p : programs) {
             plan.actions.push_back(

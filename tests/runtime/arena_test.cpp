@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "runtime/errors.hpp"
 #include "runtime/host/host_backend.hpp"
@@ -14,7 +16,7 @@ constexpr size_t kHugePage = 2 << 20;
 int freed = 0;
 
 Arena counted(std::byte* base) {
-  return {base, 1, [](std::byte*, size_t) { ++freed; }};
+  return {base, 1, [](std::byte*, size_t, void*) { ++freed; }};
 }
 
 TEST(Arena, FreesOnce) {
@@ -66,6 +68,32 @@ TEST(Arena, RefusedMemoryNamesTheTierAndWhatToTry) {
       EXPECT_NE(message.find("budget"), std::string::npos) << message;
     }
   }
+}
+
+/// What it was told of.
+struct Told final : TransferMemory {
+  void add_memory(std::span<std::byte> m) override { now.push_back(m); }
+  void remove_memory(std::span<std::byte> m) noexcept override {
+    std::erase_if(now, [&](auto o) { return o.data() == m.data() && o.size() == m.size(); });
+  }
+  std::vector<std::span<std::byte>> now;
+};
+
+TEST(Arena, TransfersAreToldOfThoseOfABackendWhileTheyLast) {
+  Told told;
+  HostBackendOptions o;
+  o.nvme.memory = &told;
+  HostBackend backend(o);
+  {
+    const Arena device = backend.allocate(Tier::device, 5000);
+    const Arena none = backend.allocate(Tier::host, 0);
+    ASSERT_EQ(told.now.size(), 1u);
+    EXPECT_EQ(told.now[0].data(), device.base());
+    EXPECT_EQ(told.now[0].size(), device.bytes());
+    const Arena host = backend.allocate(Tier::host, 1);
+    EXPECT_EQ(told.now.size(), 2u);
+  }
+  EXPECT_TRUE(told.now.empty());
 }
 
 }  // namespace

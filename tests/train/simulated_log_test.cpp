@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kSteps = 4;
 
-SessionConfig small(const char* policy, double clip) {
+SessionConfig small(const std::string& policy, double clip) {
   SessionConfig c;
   c.model = "gpt2:L3,D32,H2,V97,T16";
   c.shape = {2, 16, 2};
@@ -70,9 +70,9 @@ void expect_same_log(const SessionConfig& c, Tier below) {
   config.recompute = c.recompute;
   const TraceWorkload traced(read_trace(write_trace(file), "here"), config);
   const auto policy = make_policy(c.policy);
-  const PlanInput in = traced.input(*policy, budgets, c.clip, c.rates, {1, kSteps - 1});
-  const PlanResult again = make_plan(in);
+  const PlanResult again = make_plan(traced.input(*policy, budgets, c.clip, c.rates));
   EXPECT_EQ(again.plan.hash(), plan.plan.hash());
+  const PlanInput in = traced.input(*again.policy, budgets, c.clip, c.rates, {1, kSteps - 1});
   Ledger ledger(budgets.bytes);
   IssueLog log;
   simulate(in, again.plan, ledger, in.simulation, &log);
@@ -83,11 +83,11 @@ void expect_same_log(const SessionConfig& c, Tier below) {
 }
 
 TEST(SimulatedLog, OfATraceEqualsThatOfTheRunningModel) {
-  for (const char* policy : {"resident", "lru", "belady", "static:w=0.5,o=0.25"}) {
+  for (const PolicyInfo& info : policies()) {
+    const std::string policy(info.name);
     for (const double clip : {0.0, 1.0}) {
       for (const Tier below : {Tier::host, Tier::nvme}) {
-        SCOPED_TRACE(std::string(policy) + ", clip " + std::to_string(clip) + ", " +
-                     name_of(below));
+        SCOPED_TRACE(policy + ", clip " + std::to_string(clip) + ", " + name_of(below));
         expect_same_log(small(policy, clip), below);
       }
     }
