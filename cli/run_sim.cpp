@@ -78,20 +78,22 @@ int run_sim(const SimArgs& args) {
   const bool sweep = rows.size() > 1;
   const bool any_fits =
       std::any_of(rows.begin(), rows.end(), [](const SimRow& r) { return r.plan.fits; });
+  const auto in_words = [&] {
+    if (sweep) return sim_table(rows);
+    if (any_fits) return heading(args, file, rows.front()) + "\n" + sim_text(rows.front());
+    return describe_shortfall(rows.front().plan) +
+           "; give as much, or try --recompute block, --chunk-size, --tokens or another --policy";
+  };
   switch (format) {
-    case SimFormat::json: out.result(sim_json(rows, sweep)); break;
     case SimFormat::csv: out.text(sim_csv(rows)); break;
     case SimFormat::markdown: out.text(sim_markdown(rows)); break;
+    case SimFormat::json:
+      out.text(in_words());
+      out.result(sim_json(rows, sweep));
+      break;
     case SimFormat::text:
-      if (sweep) {
-        out.text(sim_table(rows));
-      } else if (any_fits) {
-        out.text(heading(args, file, rows.front()) + "\n" + sim_text(rows.front()));
-      } else {
-        throw DoesNotFit(describe_shortfall(rows.front().plan) +
-                         "; give as much, or try --recompute block, --chunk-size, --tokens or "
-                         "another --policy");
-      }
+      if (!sweep && !any_fits) throw DoesNotFit(in_words());
+      out.text(in_words());
   }
   return any_fits ? 0 : 3;
 }

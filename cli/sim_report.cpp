@@ -149,6 +149,7 @@ Json sim_json(const SimRow& r) {
     return j;
   }
   const Prediction& p = r.plan.prediction;
+  j["planned_by"] = r.plan.plan.policy;
   j["steps"] = r.steps;
   j["step_seconds"] = p.step_seconds;
   j["roofline_seconds"] = r.roofline.seconds;

@@ -48,6 +48,7 @@ TEST_F(RunSim, JsonSaysWhatAStepTakes) {
   const std::string budgets = " --host-mem 1GiB --device-mem " + std::to_string(least("") * 5 / 4);
   const Json j = json("--policy belady" + budgets);
   EXPECT_EQ(j.at("policy"), "belady");
+  EXPECT_EQ(j.at("planned_by"), "belady");
   EXPECT_EQ(j.at("fits"), true);
   EXPECT_EQ(j.at("steps"), 24);
   EXPECT_EQ(j.at("tokens"), 256);
@@ -113,6 +114,7 @@ TEST_F(RunSim, WhatDoesNotFitIsRefusedWithTheShortfall) {
   EXPECT_EQ(j.at("shortfall").at("device"), 1);
   EXPECT_EQ(j.at("shortfall").at("host"), 0);
   EXPECT_FALSE(j.contains("step_seconds"));
+  EXPECT_NE(o.err.find("short by 1 bytes"), std::string::npos) << "people are told the same";
 }
 
 TEST_F(RunSim, MemoryOfOtherMachinesIsNotComparedWithThisOne) {

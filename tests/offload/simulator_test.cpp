@@ -8,8 +8,8 @@
 namespace strata::toy {
 namespace {
 
-constexpr const char* kPolicies[] = {"resident", "lru", "belady", "static:w=0.5,o=0.25",
-                                     "static:w=0,o=0"};
+constexpr const char* kPolicies[] = {"resident",       "lru",    "belady", "static:w=0.5,o=0.25",
+                                     "static:w=0,o=0", "gemini", "auto"};
 
 Config config(const char* policy, double memory = 0, double clip = 0.5) {
   Config c;
@@ -27,7 +27,9 @@ struct Simulation {
     PlanInput in = plans.input(budgets);
     in.rates = rates;
     planned = make_plan(in);
-    prediction = simulate(in, planned.plan, ledger, length, &log);
+    const PlanInput run = {plans.layout,   plans.shape, plans.programs, *planned.policy,
+                           *plans.updater, budgets,     c.clip,         rates};
+    prediction = simulate(run, planned.plan, ledger, length, &log);
   }
 
   double work(Resource r) const { return prediction.work[static_cast<size_t>(r)]; }
@@ -221,6 +223,18 @@ TEST(Simulator, PeaksAreThoseOfThePlan) {
     for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
       EXPECT_EQ(s.ledger.peak(t), s.planned.tiers[static_cast<size_t>(t)].peak) << policy;
     }
+  }
+}
+
+TEST(Simulator, APlanIsSimulatedAsLongAsWasAskedFor) {
+  for (const char* policy : {"lru", "auto"}) {
+    const Plans plans(config(policy));
+    PlanInput in = plans.input(plans.budgets());
+    in.simulation = {3, 16};
+    const PlanResult r = make_plan(in);
+    EXPECT_EQ(r.prediction.step_seconds, Simulation(config(policy)).prediction.step_seconds);
+    in.simulation = {};
+    EXPECT_EQ(make_plan(in).plan.hash(), r.plan.hash()) << "which changes no plan";
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "models/registry.hpp"
 #include "offload/trace_workload.hpp"
+#include "tests/folder.hpp"
 #include "train/session.hpp"
 
 namespace strata {
@@ -10,7 +11,7 @@ namespace {
 
 constexpr uint32_t kSteps = 4;
 
-SessionConfig small(const char* policy, double clip) {
+SessionConfig small(const std::string& policy, double clip) {
   SessionConfig c;
   c.model = "gpt2:L3,D32,H2,V97,T16";
   c.shape = {2, 16, 2};
@@ -21,12 +22,17 @@ SessionConfig small(const char* policy, double clip) {
   return c;
 }
 
-/// A third of the way from the smallest budget of the device to the largest useful one.
-Budgets some_budgets(const Workload& w) {
+/// A third of the way from the smallest budget of the device to the largest useful one, with all
+/// else on one tier.
+Budgets some_budgets(const Workload& w, Tier below) {
   constexpr size_t kPlenty = size_t{1} << 32;
-  const PlanResult wide = w.plan({{kPlenty, kPlenty, 0}, {}});
+  Budgets b{{kPlenty, 0, 0}, {}};
+  b.bytes[static_cast<size_t>(below)] = kPlenty;
+  const PlanResult wide = w.plan(b);
   const size_t least = wide.minimum[0], most = std::max(least, wide.tiers[0].peak);
-  return {{least + (most - least) / 3, wide.minimum[1], 0}, {}};
+  b.bytes = wide.minimum;
+  b.bytes[0] = least + (most - least) / 3;
+  return b;
 }
 
 IssueLog real_log(const Workload& w, const PlanResult& plan, const Budgets& budgets,
@@ -35,6 +41,8 @@ IssueLog real_log(const Workload& w, const PlanResult& plan, const Budgets& budg
   RunOptions options;
   options.log = &log;
   options.delay_seed = delay_seed;
+  const Folder folder;
+  options.nvme.directories = {folder.path()};
   Session session(w, plan, budgets, options);
   const uint64_t rows = w.config().shape.rows() * w.config().shape.micro_batches;
   std::vector<int32_t> tokens(rows, 3), targets(rows, 5);
@@ -49,33 +57,38 @@ IssueLog real_log(const Workload& w, const PlanResult& plan, const Budgets& budg
   return log;
 }
 
-TEST(SimulatedLog, OfATraceEqualsThatOfTheRunningModel) {
-  for (const char* policy : {"resident", "lru", "belady", "static:w=0.5,o=0.25"}) {
-    for (const double clip : {0.0, 1.0}) {
-      SCOPED_TRACE(std::string(policy) + ", clip " + std::to_string(clip));
-      const SessionConfig c = small(policy, clip);
-      const Workload workload(c);
-      const Budgets budgets = some_budgets(workload);
-      const PlanResult plan = workload.plan(budgets);
-      ASSERT_TRUE(plan.fits);
+void expect_same_log(const SessionConfig& c, Tier below) {
+  const Workload workload(c);
+  const Budgets budgets = some_budgets(workload, below);
+  const PlanResult plan = workload.plan(budgets);
+  ASSERT_TRUE(plan.fits);
 
-      const auto model = make_model(c.model, {c.shape, c.dtype, c.threads});
-      const TraceFile file{c.model, c.shape.rows(), model->params(),
-                           trace_model(*model, Mode::train)};
-      TraceWorkloadConfig config;
-      config.micro_batches = c.shape.micro_batches;
-      config.recompute = c.recompute;
-      const TraceWorkload traced(read_trace(write_trace(file), "here"), config);
-      const auto replayed = make_policy(policy);
-      const PlanInput in = traced.input(*replayed, budgets, clip, c.rates, {1, kSteps - 1});
-      const PlanResult again = make_plan(in);
-      EXPECT_EQ(again.plan.hash(), plan.plan.hash());
-      Ledger ledger(budgets.bytes);
-      IssueLog log;
-      simulate(in, again.plan, ledger, in.simulation, &log);
-      ASSERT_GT(log.size(), 100u);
-      for (const uint64_t delay_seed : {0u, 7u}) {
-        EXPECT_TRUE(real_log(workload, plan, budgets, delay_seed) == log) << delay_seed;
+  const auto model = make_model(c.model, {c.shape, c.dtype, c.threads});
+  const TraceFile file{c.model, c.shape.rows(), model->params(), trace_model(*model, Mode::train)};
+  TraceWorkloadConfig config;
+  config.micro_batches = c.shape.micro_batches;
+  config.recompute = c.recompute;
+  const TraceWorkload traced(read_trace(write_trace(file), "here"), config);
+  const auto policy = make_policy(c.policy);
+  const PlanResult again = make_plan(traced.input(*policy, budgets, c.clip, c.rates));
+  EXPECT_EQ(again.plan.hash(), plan.plan.hash());
+  const PlanInput in = traced.input(*again.policy, budgets, c.clip, c.rates, {1, kSteps - 1});
+  Ledger ledger(budgets.bytes);
+  IssueLog log;
+  simulate(in, again.plan, ledger, in.simulation, &log);
+  ASSERT_GT(log.size(), 100u);
+  for (const uint64_t delay_seed : {0u, 7u}) {
+    EXPECT_TRUE(real_log(workload, plan, budgets, delay_seed) == log) << delay_seed;
+  }
+}
+
+TEST(SimulatedLog, OfATraceEqualsThatOfTheRunningModel) {
+  for (const PolicyInfo& info : policies()) {
+    const std::string policy(info.name);
+    for (const double clip : {0.0, 1.0}) {
+      for (const Tier below : {Tier::host, Tier::nvme}) {
+        SCOPED_TRACE(policy + ", clip " + std::to_string(clip) + ", " + name_of(below));
+        expect_same_log(small(policy, clip), below);
       }
     }
   }
