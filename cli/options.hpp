@@ -31,7 +31,7 @@ struct BudgetArgs {
   std::optional<Size> nvme_mem;    ///< nothing: 80 % of what is free there
   std::string nvme_engine = "auto";
   uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
-  std::string policy = "lru";
+  std::string policy = "auto";
   uint32_t threads = 0;  ///< 0: every core this process may use
 };
 

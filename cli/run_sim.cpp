@@ -26,7 +26,7 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
                                  const VirtualRates& rates) {
   std::vector<std::unique_ptr<Policy>> policies;
   for (const std::string& spec : args.policies) policies.push_back(make_policy(spec));
-  if (policies.empty()) policies.push_back(make_policy("lru"));
+  if (policies.empty()) policies.push_back(make_policy("auto"));
   std::vector<uint64_t> tokens = args.tokens;
   if (tokens.empty()) tokens.push_back(file.tokens);
   const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer};

@@ -25,7 +25,7 @@ void add_sim(CLI::App& app, SimArgs& args) {
   flags.bytes("--host-mem", args.host_mem, "Budget of the host tier");
   flags.bytes("--nvme-mem", args.nvme_mem, "Budget of the NVMe tier");
   flags.group("Plan");
-  flags.each("--policy", "NAME", "lru", "Offload policy; `strata policies` lists them",
+  flags.each("--policy", "NAME", "auto", "Offload policy; `strata policies` lists them",
              [&args](const std::string& text) { args.policies.push_back(text); });
   add_chunk_size(flags, args.chunk_bytes);
   flags.choice("--optimizer", args.optimizer.kind, std::array<std::string_view, 2>{"adamw", "sgd"},

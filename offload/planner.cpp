@@ -130,7 +130,8 @@ PlacementInput placement_input(const PlanInput& in) {
 
 PlanResult make_plan(const PlanInput& in) {
   const PlacementInput placement = placement_input(in);
-  std::array<size_t, kTiers> least{};  // of the device before all else
+  // Of the device before all else, among what fits if anything does.
+  std::array<size_t, kTiers> least{};
   const auto with = [&](const Policy& policy, SimulationLength simulation) {
     return plan_with({in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip,
                       in.rates, simulation},
@@ -140,7 +141,10 @@ PlanResult make_plan(const PlanInput& in) {
   for (std::unique_ptr<Policy>& candidate : in.policy.candidates(placement)) {
     PlanResult r = with(*candidate, {});
     r.policy = std::move(candidate);
-    if (best.policy == nullptr || r.minimum < least) least = r.minimum;
+    const bool first_to_fit = r.fits && !best.fits;
+    if (best.policy == nullptr || first_to_fit || (r.fits == best.fits && r.minimum < least)) {
+      least = r.minimum;
+    }
     if (best.policy == nullptr || better(r, best)) best = std::move(r);
   }
   if (best.policy == nullptr) {

@@ -26,7 +26,7 @@ struct SessionConfig {
   OptimizerConfig optimizer;
   double clip = 1.0;
   uint64_t seed = 1;
-  std::string policy = "lru";
+  std::string policy = "auto";
   /// Bytes of a chunk's weight plane; 0: searched.
   uint64_t chunk_bytes = 0;
   uint32_t threads = 1;

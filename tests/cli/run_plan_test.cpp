@@ -150,8 +150,8 @@ void expect_fixes_fit(const Flags& flags, const std::vector<std::string>& expect
 
 TEST(RunPlan, FixesOfAResidentRunFit) {
   Flags flags = with(base(), "--batch 8 --policy resident");
-  flags["--device-mem"] = least(with(flags, "--recompute block --policy lru"));
-  expect_fixes_fit(flags, {"--device-mem", "--recompute block --policy lru"});
+  flags["--device-mem"] = least(with(flags, "--recompute block --policy auto"));
+  expect_fixes_fit(flags, {"--device-mem", "--recompute block --policy auto"});
 }
 
 TEST(RunPlan, FixesOfAStreamedRunFit) {
@@ -162,7 +162,7 @@ TEST(RunPlan, FixesOfAStreamedRunFit) {
 
 TEST(RunPlan, WhereNoSingleChangeIsEnoughAllAreTriedTogether) {
   Flags flags = with(base(), "--batch 8 --policy static:w=1,o=1");
-  const std::string all = "--batch 2 --accum 4 --recompute block --policy lru";
+  const std::string all = "--batch 2 --accum 4 --recompute block --policy auto";
   flags["--device-mem"] = least(with(flags, all));
   expect_fixes_fit(flags, {all, "--device-mem"});
 }
