@@ -51,7 +51,8 @@ struct PlanResult {
   std::shared_ptr<const Policy> policy;
   std::array<TierReport, kTiers> tiers;
   std::vector<Shortfall> shortfall;
-  /// Smallest budgets under which this policy fits, externals included.
+  /// Smallest budgets under which this policy fits, externals included; for `auto` those of plain
+  /// streaming, which it may still go below where host and NVMe do not hold all.
   std::array<size_t, kTiers> minimum{};
   Prediction prediction;
 };
