@@ -216,6 +216,7 @@ void Parser::add_run_verbs() {
   resume.count("--steps", resumed_.steps, "Training steps in all", 1,
                std::numeric_limits<uint64_t>::max(), "as before");
   add_recompute(resume, resumed_.model.recompute);
+  add_order(resume, resumed_.model.order);
   add_budget(resume, resumed_.budget);
   add_saving(resume, resumed_.save);
   resume.json(resume_args_.json);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/sizes.hpp"
+#include "offload/program.hpp"
 #include "offload/updater.hpp"
 #include "runtime/dtype.hpp"
 
@@ -20,7 +21,8 @@ struct ModelArgs {
   uint32_t batch = 8;  ///< sequences of a micro-batch
   uint32_t accum = 1;  ///< micro-batches of a step
   DType dtype = DType::f32;
-  uint32_t recompute = 0;  // as SessionConfig has it
+  uint32_t recompute = 0;                // as SessionConfig has it
+  std::optional<MicroBatchOrder> order;  ///< nothing: planned
 };
 
 /// Where it may be.
@@ -133,12 +135,13 @@ enum class SimFormat : uint8_t { text, markdown, csv, json };
 struct SimArgs {
   std::string trace;
   std::string machine;                ///< a machine file; empty: nominal rates
-  std::vector<std::string> policies;  ///< none: lru
+  std::vector<std::string> policies;  ///< none: auto
   std::vector<uint64_t> device_mem;   ///< bytes; at least one
   uint64_t host_mem = 0, nvme_mem = 0;
   std::vector<uint64_t> tokens;  ///< of a micro-batch; none: as traced
   uint32_t accum = 1;
   uint32_t recompute = 0;  ///< as SessionConfig has it
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
   uint64_t chunk_bytes = 0;
   OptimizerConfig optimizer;
   double clip = 1.0;

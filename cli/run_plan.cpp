@@ -10,10 +10,11 @@ namespace strata {
 
 int run_plan(const PlanArgs& args) {
   Output out(args.json);
+  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
   SessionConfig config = session_config(args);
   if (!args.machine.empty()) config.rates = rates_of(load_machine(args.machine), config.dtype);
+  config.order = args.model.order ? *args.model.order : choose_order(config, budgets);
   const Workload workload(config);
-  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
   const PlanResult plan = workload.plan(budgets);
   std::vector<Fix> fixes;
   if (!plan.fits) fixes = find_fixes(workload, plan, budgets);

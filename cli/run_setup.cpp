@@ -35,6 +35,12 @@ SessionConfig session_config(const RunArgs& args) {
   return c;
 }
 
+SessionConfig session_config(const RunArgs& args, const Budgets& budgets) {
+  SessionConfig c = session_config(args);
+  c.order = args.model.order ? *args.model.order : choose_order(c, budgets);
+  return c;
+}
+
 LrSchedule schedule_of(const RunArgs& args) {
   return {args.optimizer.lr, args.optimizer.min_lr, args.optimizer.warmup, args.steps};
 }

@@ -29,7 +29,8 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
   if (policies.empty()) policies.push_back(make_policy("auto"));
   std::vector<uint64_t> tokens = args.tokens;
   if (tokens.empty()) tokens.push_back(file.tokens);
-  const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer};
+  const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer,
+                                   args.order};
   std::vector<SimRow> rows;
   for (const uint64_t n : tokens) {
     const TraceWorkload workload(with_tokens(file, n), config);

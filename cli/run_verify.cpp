@@ -51,8 +51,8 @@ void add(VerifyReport& r, const VerifyCase& c, const VerifyOutcome& o, Output& o
 
 VerifyCase given_case(const VerifyArgs& args) {
   VerifyCase c;
-  c.session = session_config(args);
   c.budgets = resolve_budgets(args.budget);
+  c.session = session_config(args, c.budgets);
   c.schedule = schedule_of(args);
   c.reference_threads = c.session.threads;
   c.evaluate = true;

@@ -16,6 +16,8 @@ void add_sim(CLI::App& app, SimArgs& args) {
              });
   flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 20);
   add_recompute(flags, args.recompute);
+  flags.choice("--schedule", args.order, std::array<std::string_view, 2>{"horizontal", "vertical"},
+               "Order of micro-batches: one after the other, or all of a block together");
   flags.group("Machine");
   flags.text("--machine", "FILE", args.machine, "Machine file with the rates; without, nominal");
   flags.each("--device-mem", "BYTES", "required", "Budget of the device tier",

@@ -23,6 +23,7 @@ struct SessionConfig {
   DType dtype = DType::f32;
   /// The first so many of the blocks that can be are rebuilt in backward instead of kept.
   uint32_t recompute = 0;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
   OptimizerConfig optimizer;
   double clip = 1.0;
   uint64_t seed = 1;
@@ -82,6 +83,10 @@ class Workload {
   std::unique_ptr<Policy> policy_;
   std::optional<StateShape> shape_;
 };
+
+/// With accumulation, the order whose plan is predicted to be faster under the budgets, or that
+/// fits.
+MicroBatchOrder choose_order(SessionConfig, const Budgets&);
 
 /// Where the NVMe tier is, if there is one.
 struct NvmePlace {
