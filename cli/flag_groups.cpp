@@ -54,6 +54,11 @@ void add_chunk_size(Flags& flags, uint64_t& bytes) {
               });
 }
 
+void add_objective(Flags& flags, Objective& objective) {
+  flags.choice("--objective", objective, std::array<std::string_view, 2>{"time", "bytes"},
+               "What policy auto makes least: the step, or what is moved, by the time it takes");
+}
+
 void add_recompute(Flags& flags, uint32_t& blocks) {
   flags.value(
       "--recompute", "none|block|N", "none",
@@ -116,6 +121,7 @@ void add_budget(Flags& flags, BudgetArgs& args) {
       });
   add_chunk_size(flags, args.chunk_bytes);
   flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
+  add_objective(flags, args.objective);
   add_threads(flags, args.threads);
 }
 

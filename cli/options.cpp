@@ -149,6 +149,8 @@ Parser::Parser() {
   plan_flags.group("Run");
   plan_flags.text("--machine", "FILE", plan_args_.machine,
                   "Machine file whose rates times are predicted from");
+  plan_flags.flag("--explain", plan_args_.explain,
+                  "Say why each chunk lives where it does, and what limits the step");
   verify_ = add_verb(app_, "verify",
                      "Prove that budgets change no bit: train resident and within budgets and "
                      "compare; takes the flags of train");

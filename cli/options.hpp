@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/sizes.hpp"
+#include "offload/planner.hpp"
 #include "offload/program.hpp"
 #include "offload/updater.hpp"
 #include "runtime/dtype.hpp"
@@ -34,6 +35,7 @@ struct BudgetArgs {
   std::string nvme_engine = "auto";
   uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
   std::string policy = "auto";
+  Objective objective = Objective::time;
   uint32_t threads = 0;  ///< 0: every core this process may use
 };
 
@@ -82,7 +84,8 @@ struct TrainArgs : RunArgs {
   GivenFlags flags;
 };
 struct PlanArgs : RunArgs {
-  std::string machine;  ///< a machine file; empty: nominal rates
+  std::string machine;   ///< a machine file; empty: nominal rates
+  bool explain = false;  ///< say why
 };
 
 struct VerifyArgs : RunArgs {
@@ -145,6 +148,7 @@ struct SimArgs {
   uint64_t chunk_bytes = 0;
   OptimizerConfig optimizer;
   double clip = 1.0;
+  Objective objective = Objective::time;
   uint32_t steps = 24;
   SimFormat format = SimFormat::text;
   bool json = false;

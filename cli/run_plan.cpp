@@ -2,6 +2,7 @@
 
 #include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
+#include "cli/plan_explain.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/run_setup.hpp"
 #include "cli/verbs.hpp"
@@ -23,6 +24,9 @@ int run_plan(const PlanArgs& args) {
     out.text(fmt::format("At {} a step takes {:.1f} ms.",
                          args.machine.empty() ? "nominal rates" : "the rates of " + args.machine,
                          plan.prediction.step_seconds * 1e3));
+  }
+  if (plan.fits && args.explain) {
+    out.text("\n" + explain_plan(workload.plan_input(budgets), plan));
   }
   if (!plan.fits) out.text(fixes_text(plan, fixes));
   out.result(plan_json(plan, fixes));

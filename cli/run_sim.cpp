@@ -42,8 +42,9 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
         row.tokens = n;
         row.accum = args.accum;
         row.steps = args.steps;
-        const PlanInput input =
+        PlanInput input =
             workload.input(*policy, {row.budgets, {}}, args.clip, rates, {kWarmUp, args.steps});
+        input.objective = args.objective;
         row.plan = make_plan(input);
         row.roofline = roofline(row.plan.prediction.work, rates);
         row.bound = bound_of(input);

@@ -1,7 +1,9 @@
 #include "offload/planner.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "offload/policy/planned.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
@@ -106,10 +108,24 @@ size_t missing_bytes(const PlanResult& r) {
   return sum;
 }
 
-bool better(const PlanResult& a, const PlanResult& b) {
+double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
+  const LinkUnits bytes{static_cast<double>(p.h2d_bytes), static_cast<double>(p.d2h_bytes),
+                        static_cast<double>(p.nvme_read_bytes),
+                        static_cast<double>(p.nvme_write_bytes)};
+  return bytes.dot(link_costs(rates, 1));
+}
+
+bool better(const PlanResult& a, const PlanResult& b, const PlanInput& in) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits) return missing_bytes(a) < missing_bytes(b);
-  return a.prediction.step_seconds < b.prediction.step_seconds * (1 - 1e-9);
+  const double steps[] = {a.prediction.step_seconds, b.prediction.step_seconds};
+  const double moves[] = {transfer_seconds(a.prediction, in.rates),
+                          transfer_seconds(b.prediction, in.rates)};
+  const bool by_bytes = in.objective == Objective::bytes;
+  const auto& first = by_bytes ? moves : steps;
+  const auto& second = by_bytes ? steps : moves;
+  if (std::abs(first[0] - first[1]) > 1e-9 * first[1]) return first[0] < first[1];
+  return second[0] < second[1] * (1 - 1e-9);
 }
 
 }  // namespace
@@ -145,7 +161,7 @@ PlanResult make_plan(const PlanInput& in) {
     if (best.policy == nullptr || first_to_fit || (r.fits == best.fits && r.minimum < least)) {
       least = r.minimum;
     }
-    if (best.policy == nullptr || better(r, best)) best = std::move(r);
+    if (best.policy == nullptr || better(r, best, in)) best = std::move(r);
   }
   if (best.policy == nullptr) {
     best = with(in.policy, in.simulation);

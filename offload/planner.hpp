@@ -18,6 +18,9 @@ struct Budgets {
   std::array<size_t, kTiers> external{};
 };
 
+/// What `auto` makes least: the predicted step, or the bytes moved, each over the rate of its link.
+enum class Objective : uint8_t { time, bytes };
+
 struct PlanInput {
   const ChunkLayout& layout;
   const StateShape& shape;
@@ -30,6 +33,7 @@ struct PlanInput {
   VirtualRates rates;
   /// How long a plan that fits is simulated. Two steps show the peaks; the default has no more.
   SimulationLength simulation = {};
+  Objective objective = Objective::time;
 };
 
 struct TierReport {

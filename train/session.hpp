@@ -33,6 +33,7 @@ struct SessionConfig {
   uint32_t threads = 1;
   /// What times are predicted from.
   VirtualRates rates;
+  Objective objective = Objective::time;
   /// What is planned: at least one of these. Without training there are weights alone, no
   /// gradients or records, and in bf16 no remainders.
   bool trains = true, evaluates = true, generates = false;

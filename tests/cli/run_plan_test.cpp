@@ -101,6 +101,16 @@ TEST(RunPlan, TheSameTextWithoutJsonIsOnStdout) {
   }
 }
 
+TEST(RunPlan, ExplainsWhereChunksLiveAndWhatLimits) {
+  const CommandOutcome o = strata_command(
+      "plan --model gpt2:L3,D64,H2,V256,T64 --device-mem 64MiB --host-mem 64MiB --explain");
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* part : {"chunks", "wte.weight", "on device", "saves", "for each MiB", "Tightest",
+                           "Bound", "no plan takes less than"}) {
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << " in:\n" << o.out;
+  }
+}
+
 TEST(RunPlan, OneByteBelowTheMinimumIsShortByOneByte) {
   Flags flags = base();
   const uint64_t minimum = std::stoull(least(flags));
