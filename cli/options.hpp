@@ -143,6 +143,7 @@ struct SimArgs {
   OptimizerConfig optimizer;
   double clip = 1.0;
   uint32_t steps = 24;
+  bool no_bound = false;
   SimFormat format = SimFormat::text;
   bool json = false;
 };

@@ -45,7 +45,7 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
             workload.input(*policy, {row.budgets, {}}, args.clip, rates, {kWarmUp, args.steps});
         row.plan = make_plan(input);
         row.roofline = roofline(row.plan.prediction.work, rates);
-        row.bound = bound_of(input);
+        if (!args.no_bound) row.bound = bound_of(input);
         rows.push_back(std::move(row));
       }
     }
