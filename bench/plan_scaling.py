@@ -3,9 +3,9 @@
 
 usage: STRATA_BIN=strata bench/plan_scaling.py [USES...]
 
-For each number of uses of tensors, a trace of a deep network is written; `strata sim` reads it, lays
-it out, lowers it, plans it and simulates four steps. Then `strata plan` plans a model of 100 layers
-again and again. Both use the policy belady on one core.
+For each number of uses of tensors, a trace of a deep network is written; `strata sim` reads it,
+lays it out, lowers it, plans it and simulates four steps. Then `strata plan` plans a model of 100
+layers again and again. Both use the policy belady, on one core.
 """
 import json
 import os

@@ -68,7 +68,8 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
   evictable_.reserve(plan.device_units);
   victims_.reserve(plan.device_units);
   ready_.reserve(layout.chunks());
-  for (ChunkId c = 0; c < layout.chunks(); ++c) unready_grad_units_ += shape.units({c, Plane::grad});
+  for (ChunkId c = 0; c < layout.chunks(); ++c)
+    unready_grad_units_ += shape.units({c, Plane::grad});
   create_objects();
 }
 

@@ -252,11 +252,11 @@ class Engine final : public OpSink, private OpScope {
   };
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
-  std::vector<ChunkId> ready_;        // those of them whose gradient is final
+  std::vector<ChunkId> ready_;       // those that are `Pending::ready`
   uint64_t unready_grad_units_ = 0;  // of the gradients of all others
 
-  /// `object_index` of copies on the device that may be evicted when they are not pinned, ascending:
-  /// the order of victims.
+  /// `object_index` of copies on the device that may be evicted while they are not pinned,
+  /// ascending: the order of victims.
   std::vector<size_t> evictable_;
   /// Where an object is used next, counted on past the end of the program.
   struct NextUse {

@@ -38,8 +38,7 @@ class Segments {
   std::array<std::vector<const TraceSegment*>, 4> by_block_;  // by kind
 };
 
-std::vector<BlockCall> list_calls(const Trace& trace, const Segments& segments,
-                                  const Schedule& s) {
+std::vector<BlockCall> list_calls(const Trace& trace, const Segments& segments, const Schedule& s) {
   std::vector<BlockCall> calls;
   const auto add = [&](CallKind kind, uint32_t block, uint32_t micro) {
     if (segments.find(kind, block) != nullptr) calls.push_back({kind, block, micro, 0, 0});
@@ -91,9 +90,7 @@ struct Program::Lowering {
   uint32_t named = 0;
 
   void collect_ops();
-  size_t value_index(ValueId v, uint32_t micro) const {
-    return size_t{micro} * named + number[v];
-  }
+  size_t value_index(ValueId v, uint32_t micro) const { return size_t{micro} * named + number[v]; }
   void drop_unread();
   void assign_values();
   void assign_gradients();
