@@ -150,6 +150,7 @@ struct SimArgs {
   double clip = 1.0;
   Objective objective = Objective::time;
   uint32_t steps = 24;
+  bool no_bound = false;
   SimFormat format = SimFormat::text;
   bool json = false;
 };

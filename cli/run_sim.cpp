@@ -47,7 +47,7 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
         input.objective = args.objective;
         row.plan = make_plan(input);
         row.roofline = roofline(row.plan.prediction.work, rates);
-        row.bound = bound_of(input);
+        if (!args.no_bound) row.bound = bound_of(input);
         rows.push_back(std::move(row));
       }
     }

@@ -37,6 +37,8 @@ void add_sim(CLI::App& app, SimArgs& args) {
              {0, std::numeric_limits<double>::infinity()});
   flags.count("--steps", args.steps, "Steps that are simulated and averaged, after three", 1,
               1u << 20);
+  flags.flag("--no-bound", args.no_bound,
+             "Leave out the bound, which takes long for traces of more than some 10,000 ops");
   flags.group("Output");
   flags.choice("--format", args.format,
                std::array<std::string_view, 4>{"text", "markdown", "csv", "json"},

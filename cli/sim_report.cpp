@@ -157,9 +157,11 @@ Json sim_json(const SimRow& r) {
   j["tokens_per_second"] = r.tokens_per_second();
   j["bytes"] = by_link(p.h2d_bytes, p.d2h_bytes, p.nvme_read_bytes, p.nvme_write_bytes);
   const auto whole = [](double bytes) { return static_cast<uint64_t>(bytes + 0.5); };
-  const LinkUnits& b = r.bound.bytes;
-  j["bound_bytes"] = by_link(whole(b.h2d), whole(b.d2h), whole(b.nvme_read), whole(b.nvme_write));
-  j["bound_seconds"] = r.bound.step_seconds;
+  if (r.bound) {
+    const LinkUnits& b = r.bound->bytes;
+    j["bound_bytes"] = by_link(whole(b.h2d), whole(b.d2h), whole(b.nvme_read), whole(b.nvme_write));
+    j["bound_seconds"] = r.bound->step_seconds;
+  }
   for (const auto& [cause, seconds] : stalls_of(p)) j["stalls"][cause] = seconds;
   j["peaks"] = by_tier(peaks_of(r));
   for (size_t i = 0; i < kResources; ++i) {
@@ -242,14 +244,15 @@ std::string sim_text(const SimRow& r) {
   text += fmt::format("\nMoves     to the device {}, back {}; from NVMe {}, to NVMe {}\n",
                       format_bytes(p.h2d_bytes), format_bytes(p.d2h_bytes),
                       format_bytes(p.nvme_read_bytes), format_bytes(p.nvme_write_bytes));
-  const LinkUnits& b = r.bound.bytes;
-  const auto bytes = [](double n) { return format_bytes(static_cast<uint64_t>(n + 0.5)); };
-  text += fmt::format(
-      "Bound     no plan moves less, by time, than to the device {}, back {}; from NVMe {}, to "
-      "NVMe "
-      "{}; none takes less than {} a step\n",
-      bytes(b.h2d), bytes(b.d2h), bytes(b.nvme_read), bytes(b.nvme_write),
-      milliseconds(r.bound.step_seconds));
+  if (r.bound) {
+    const LinkUnits& b = r.bound->bytes;
+    const auto bytes = [](double n) { return format_bytes(static_cast<uint64_t>(n + 0.5)); };
+    text += fmt::format(
+        "Bound     no plan moves less, by time, than to the device {}, back {}; from NVMe {}, to "
+        "NVMe {}; none takes less than {} a step\n",
+        bytes(b.h2d), bytes(b.d2h), bytes(b.nvme_read), bytes(b.nvme_write),
+        milliseconds(r.bound->step_seconds));
+  }
   text += fmt::format(
       "Uses      {} hits, {} misses; {} prefetches, {} late, {} wasted; {} evictions, {} "
       "updates\n\n",

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct SimRow {
   uint32_t steps = 1;  // that means are over
   PlanResult plan;     // without its actions
   Roofline roofline;   // where it fits
-  Bound bound;         // where it fits
+  /// Where it fits and was asked for.
+  std::optional<Bound> bound;
 
   /// 0 for a step that takes no time: a trace without any cost.
   double tokens_per_second() const noexcept {

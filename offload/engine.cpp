@@ -32,6 +32,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       chunk_scales_(layout.chunks()),
       chunk_scale_hazards_(layout.chunks()),
       pending_(layout.chunks()),
+      next_use_(layout.chunks() * kPlanes),
       last_use_(layout.chunks() * kPlanes, 0),
       ahead_(layout.chunks() * kPlanes, Ahead::no),
       op_fences_(std::max(options.run_ahead, 1u)) {
@@ -64,7 +65,11 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
   values_ = record_base_ + records_.bytes();
   program_ = programs_.front();
   norm_table_ = std::make_unique<NormTable>(layout_, shape_, records_, record_base_);
-  victims_.reserve(layout.chunks() * 2);
+  evictable_.reserve(plan.device_units);
+  victims_.reserve(plan.device_units);
+  ready_.reserve(layout.chunks());
+  for (ChunkId c = 0; c < layout.chunks(); ++c)
+    unready_grad_units_ += shape.units({c, Plane::grad});
   create_objects();
 }
 
@@ -92,6 +97,7 @@ void Engine::begin(uint32_t program, const StepParams& step) {
   program_ = programs_.at(program);
   program_index_ = program;
   running_ = true;
+  ++runs_;
   cursor_ = 0;
   next_action_ = 0;
   step_ = step;
@@ -272,9 +278,22 @@ void Engine::gradient_complete(ChunkId c, const Fence& op) {
     chunk_scale_hazards_[c].did_write(Resource::d2h, d2h.record());
   }
   Pending& p = pending_[c];
-  p.ready = true;
+  set_ready(c, true);
   p.lr = step_.lr;
   p.mirror = (steps_begun_ - 1) % 2;
+}
+
+void Engine::set_ready(ChunkId c, bool ready) {
+  if (std::exchange(pending_[c].ready, ready) == ready) return;
+  const uint32_t units = shape_.units({c, Plane::grad});
+  if (ready) {
+    ready_.push_back(c);
+    unready_grad_units_ -= units;
+  } else {
+    // Most often the newest of few.
+    ready_.erase(std::find(ready_.rbegin(), ready_.rend(), c).base() - 1);
+    unready_grad_units_ += units;
+  }
 }
 
 void Engine::retire_weights(ChunkId c) {
@@ -286,7 +305,7 @@ void Engine::retire_weights(ChunkId c) {
     drop_copy(weight, Place::device);
   }
   if (options_.clip > 0) return;
-  pending_[c].ready = false;
+  set_ready(c, false);
   pending_[c].pending = true;
   if (!plan_.chunks[c].defers_update) update(c);
 }
@@ -322,9 +341,9 @@ void Engine::issue_norm() {
   mirror.done = d2h.record();
   record_hazard_.did_read(Resource::d2h, mirror.done);
   mirror.hazard.did_write(Resource::d2h, mirror.done);
-  for (Pending& p : pending_) {
-    if (p.ready) p.pending = true;
-    p.ready = false;
+  while (!ready_.empty()) {
+    pending_[ready_.back()].pending = true;
+    set_ready(ready_.back(), false);
   }
 }
 

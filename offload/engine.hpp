@@ -146,6 +146,7 @@ class Engine final : public OpSink, private OpScope {
   void zero_sparse_gradients(const ProgramOp&);
   void sum_squares(ChunkId);
   void gradient_complete(ChunkId, const Fence& op);
+  void set_ready(ChunkId, bool);
   void retire_weights(ChunkId);
   void issue_norm();
   template <class Which>
@@ -176,7 +177,9 @@ class Engine final : public OpSink, private OpScope {
   void unstage(ObjId, Place, bool changed);
   void update(ChunkId);
   bool evictable(ObjId) const;
-  OpIndex next_use(ObjId) const;
+  bool may_be_evicted(ObjId) const;
+  void now_on_device(ObjId, bool);
+  OpIndex next_use(ObjId);
   bool survives_until_update(ChunkId) const;
   bool attach_below(ObjId, Place);
   UnitPool& pool(Place p) { return *pools_[static_cast<size_t>(p)]; }
@@ -249,6 +252,19 @@ class Engine final : public OpSink, private OpScope {
   };
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
+  std::vector<ChunkId> ready_;       // those that are `Pending::ready`
+  uint64_t unready_grad_units_ = 0;  // of the gradients of all others
+
+  /// `object_index` of copies on the device that may be evicted while they are not pinned,
+  /// ascending: the order of victims.
+  std::vector<size_t> evictable_;
+  /// Where an object is used next, counted on past the end of the program.
+  struct NextUse {
+    uint32_t run = 0;  // of `runs_`; any other is not known
+    OpIndex at = 0;    // holds until the op is issued
+  };
+  std::vector<NextUse> next_use_;  // per object
+  uint32_t runs_ = 1;
 
   std::vector<uint64_t> last_use_;  // per object
   std::vector<Ahead> ahead_;        // per object

@@ -112,6 +112,7 @@ bool Engine::try_attach(ObjId id, bool may_evict) {
     units.ids[units.count] = *u;
   }
   table_.attach(id, Place::device, units);
+  now_on_device(id, true);
   return true;
 }
 
@@ -133,14 +134,35 @@ bool Engine::survives_until_update(ChunkId chunk) const {
   if (!stepwide && program_->next_use({chunk, Plane::weight}, cursor_) == program_->ops().size()) {
     return true;
   }
-  uint32_t units = plan_.need.device_units();
-  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
-    const ObjId grad{c, Plane::grad};
-    const Object& o = table_.at(grad);
-    const bool waits = stepwide ? !pending_[c].ready : pending_[c].ready && !o.home_current();
-    if (c == chunk || waits) units += shape_.units(grad);
+  uint64_t units = plan_.need.device_units();
+  if (stepwide) {
+    units += unready_grad_units_;
+  } else {
+    for (const ChunkId c : ready_) {
+      const ObjId grad{c, Plane::grad};
+      if (!table_.at(grad).home_current()) units += shape_.units(grad);
+    }
+    units += shape_.units({chunk, Plane::grad});
   }
   return units <= plan_.device_units;
+}
+
+/// Whether a copy on the device can be given up for its unit while it is not pinned.
+bool Engine::may_be_evicted(ObjId id) const {
+  if (id.plane > Plane::grad || table_.at(id).home == Place::device) return false;
+  if (windows_.first_unit(id) >= 0) return false;  // would free no unit for others
+  return !(id.plane == Plane::weight && plan_.chunks[id.chunk].keep_weight);
+}
+
+/// Notes a copy that came to the device, or left it.
+void Engine::now_on_device(ObjId id, bool there) {
+  if (!may_be_evicted(id)) return;
+  const auto at = std::lower_bound(evictable_.begin(), evictable_.end(), object_index(id));
+  if (there) {
+    evictable_.insert(at, object_index(id));
+  } else {
+    evictable_.erase(at);
+  }
 }
 
 bool Engine::evictable(ObjId id) const {
@@ -151,25 +173,26 @@ bool Engine::evictable(ObjId id) const {
 
 /// Ops until an object is used next, past the end of the program into the next training step. A
 /// gradient that waits for its update is used by it, before the chunk's weights.
-OpIndex Engine::next_use(ObjId id) const {
+OpIndex Engine::next_use(ObjId id) {
   const Pending& p = pending_[id.chunk];
   if (id.plane == Plane::grad && (p.ready || p.pending)) id.plane = Plane::weight;
-  const auto end = static_cast<OpIndex>(program_->ops().size());
-  const OpIndex at = program_->next_use(id, cursor_);
-  return (at < end ? at : end + programs_.front()->next_use(id, 0)) - cursor_;
+  NextUse& next = next_use_[object_index(id)];
+  if (next.run != runs_ || next.at < cursor_) {
+    const auto end = static_cast<OpIndex>(program_->ops().size());
+    const OpIndex at = program_->next_use(id, cursor_);
+    next = {runs_, at < end ? at : end + programs_.front()->next_use(id, 0)};
+  }
+  return next.at - cursor_;
 }
 
 bool Engine::evict_one(OpIndex least_distance) {
   victims_.clear();
-  for (ChunkId c = 0; c < layout_.chunks(); ++c) {
-    for (const Plane plane : {Plane::weight, Plane::grad}) {
-      const ObjId id{c, plane};
-      if (!table_.at(id).at(Place::device).present() || !evictable(id)) continue;
-      if (windows_.first_unit(id) >= 0) continue;  // would free no unit for others
-      const OpIndex distance = next_use(id);
-      if (distance < least_distance) continue;
-      victims_.push_back({id, last_use(id), distance, program_->ops().size() - cursor_});
-    }
+  for (const size_t index : evictable_) {
+    const ObjId id{static_cast<ChunkId>(index / kPlanes), static_cast<Plane>(index % kPlanes)};
+    if (table_.at(id).pins != 0) continue;
+    const OpIndex distance = next_use(id);
+    if (distance < least_distance) continue;
+    victims_.push_back({id, last_use_[index], distance, program_->ops().size() - cursor_});
   }
   if (victims_.empty()) return false;
   evict(victims_[policy_.choose_victim(victims_)].object);
@@ -295,6 +318,7 @@ void Engine::end_prefetch(ObjId id, Ahead becomes) {
 void Engine::drop_copy(ObjId id, Place place, Freed how) {
   if (place == Place::device) end_prefetch(id, Ahead::no);
   const UnitList units = table_.drop(id, place);
+  if (place == Place::device) now_on_device(id, false);
   note(Issued::drop, id, units.ids[0]);
   for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i], how);
 }

@@ -1,9 +1,11 @@
 #include "offload/program.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <map>
-#include <set>
+#include <numeric>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "offload/value_packing.hpp"
@@ -16,13 +18,33 @@ constexpr uint64_t kNone = UINT64_MAX;
 
 uint64_t align64(uint64_t n) { return (n + 63) / 64 * 64; }
 
-std::vector<BlockCall> list_calls(const Trace& trace, const Schedule& s) {
+/// The ops of each block call, as `Trace::find` has them.
+class Segments {
+ public:
+  explicit Segments(const Trace& trace) {
+    for (auto& blocks : by_block_) blocks.resize(trace.blocks, nullptr);
+    for (const TraceSegment& s : trace.segments) {
+      if (s.block >= trace.blocks) continue;
+      const TraceSegment*& found = by_block_[static_cast<size_t>(s.kind)][s.block];
+      if (found == nullptr) found = &s;
+    }
+  }
+  const TraceSegment* find(CallKind kind, uint32_t block) const {
+    const CallKind traced = kind == CallKind::reforward ? CallKind::forward : kind;
+    return by_block_[static_cast<size_t>(traced)][block];
+  }
+
+ private:
+  std::array<std::vector<const TraceSegment*>, 4> by_block_;  // by kind
+};
+
+std::vector<BlockCall> list_calls(const Trace& trace, const Segments& segments, const Schedule& s) {
   std::vector<BlockCall> calls;
   const auto add = [&](CallKind kind, uint32_t block, uint32_t micro) {
-    if (trace.find(kind, block) != nullptr) calls.push_back({kind, block, micro, 0, 0});
+    if (segments.find(kind, block) != nullptr) calls.push_back({kind, block, micro, 0, 0});
   };
   const auto backward = [&](uint32_t block, uint32_t micro) {
-    if (trace.find(CallKind::backward, block) == nullptr) return;
+    if (segments.find(CallKind::backward, block) == nullptr) return;
     if (block < s.recompute.size() && s.recompute[block]) add(CallKind::reforward, block, micro);
     add(CallKind::backward, block, micro);
   };
@@ -72,8 +94,12 @@ struct Program::Lowering {
   Program& out;
   std::vector<Draft> drafts;
   std::vector<PackItem> items;
+  // Values that ops name, numbered anew so that a trace may declare any number of others.
+  std::vector<uint32_t> number;
+  uint32_t named = 0;
 
   void collect_ops();
+  size_t value_index(ValueId v, uint32_t micro) const { return size_t{micro} * named + number[v]; }
   void drop_unread();
   void assign_values();
   void assign_gradients();
@@ -82,11 +108,15 @@ struct Program::Lowering {
 };
 
 void Program::Lowering::collect_ops() {
-  out.calls_ = list_calls(trace, schedule);
+  const Segments segments(trace);
+  out.calls_ = list_calls(trace, segments, schedule);
+  size_t ops = 0;
+  for (const BlockCall& call : out.calls_) ops += segments.find(call.kind, call.block)->ops.size();
+  drafts.reserve(ops);
   for (uint32_t c = 0; c < out.calls_.size(); ++c) {
     BlockCall& call = out.calls_[c];
     call.first_op = static_cast<OpIndex>(drafts.size());
-    for (const TraceOp& op : trace.find(call.kind, call.block)->ops) {
+    for (const TraceOp& op : segments.find(call.kind, call.block)->ops) {
       Draft d;
       d.op = &op;
       d.call = c;
@@ -95,39 +125,50 @@ void Program::Lowering::collect_ops() {
     }
     call.end_op = static_cast<OpIndex>(drafts.size());
   }
+  number.assign(trace.values.size(), UINT32_MAX);
+  for (const Draft& d : drafts) {
+    for (const auto* list : {&d.op->in, &d.op->out}) {
+      for (const ValueId v : *list) {
+        if (number[v] == UINT32_MAX) number[v] = named++;
+      }
+    }
+  }
 }
 
 /// Backwards liveness: a re-forward's op is dropped when nothing reads what it makes before it is
 /// made again.
 void Program::Lowering::drop_unread() {
-  std::set<std::pair<ValueId, uint32_t>> wanted;
+  std::vector<bool> wanted(size_t{named} * schedule.micro_batches, false);
   for (size_t i = drafts.size(); i-- > 0;) {
     Draft& d = drafts[i];
     bool read = false;
-    for (const ValueId v : d.op->out) read |= wanted.erase({v, d.micro}) != 0;
+    for (const ValueId v : d.op->out) {
+      read |= wanted[value_index(v, d.micro)];
+      wanted[value_index(v, d.micro)] = false;
+    }
     d.skip = out.calls_[d.call].kind == CallKind::reforward && !read;
     if (d.skip) continue;
-    for (const ValueId v : d.op->in) wanted.insert({v, d.micro});
+    for (const ValueId v : d.op->in) wanted[value_index(v, d.micro)] = true;
   }
 }
 
 /// Each write starts a new instance of a value; reads extend the newest one.
 void Program::Lowering::assign_values() {
-  std::map<std::pair<ValueId, uint32_t>, uint32_t> newest;
+  std::vector<uint32_t> newest(size_t{named} * schedule.micro_batches, UINT32_MAX);
   for (OpIndex i = 0; i < drafts.size(); ++i) {
     Draft& d = drafts[i];
     if (d.skip) continue;
     for (const ValueId v : d.op->in) {
-      const auto it = newest.find({v, d.micro});
-      if (it == newest.end()) {
+      const uint32_t item = newest[value_index(v, d.micro)];
+      if (item == UINT32_MAX) {
         throw StateError("op " + d.op->name + " reads value " + trace.values[v].name +
                          " before any op made it");
       }
-      items[it->second].last = i;
-      d.values.emplace_back(v, it->second);
+      items[item].last = i;
+      d.values.emplace_back(v, item);
     }
     for (const ValueId v : d.op->out) {
-      newest[{v, d.micro}] = static_cast<uint32_t>(items.size());
+      newest[value_index(v, d.micro)] = static_cast<uint32_t>(items.size());
       d.values.emplace_back(v, static_cast<uint32_t>(items.size()));
       items.push_back({trace.values[v].bytes, i, i});
     }
@@ -192,18 +233,18 @@ void Program::Lowering::emit() {
   const auto object_index = [](ObjId id) {
     return id.chunk * kPlanes + static_cast<size_t>(id.plane);
   };
-  std::vector<std::vector<OpIndex>> used_at(objects);
   std::vector<OpIndex> newest(objects, UINT32_MAX);  // the newest op that uses it
   std::vector<OpIndex> last_grad(layout.chunks(), UINT32_MAX);
   struct Range {
     size_t uses, grads, values, completes;
   };
   std::vector<Range> ends;
-  std::map<std::string, const char*> names;
+  std::unordered_map<std::string_view, const char*> names;
   for (const Draft& d : drafts) names.emplace(d.op->name, nullptr);
   out.names_.reserve(names.size());
   for (auto& [name, text] : names) text = out.names_.emplace_back(name).c_str();
 
+  ends.reserve(drafts.size());
   for (OpIndex i = 0; i < drafts.size(); ++i) {
     const Draft& d = drafts[i];
     for (const TensorUse& use : d.op->uses) {
@@ -212,7 +253,6 @@ void Program::Lowering::emit() {
         const ObjId id{piece.chunk, use.plane};
         if (std::exchange(newest[object_index(id)], i) == i) continue;
         out.uses_.push_back({id, use.access});
-        used_at[object_index(id)].push_back(i);
         if (use.plane == Plane::grad) last_grad[piece.chunk] = i;
       }
     }
@@ -233,6 +273,7 @@ void Program::Lowering::emit() {
   }
   out.trains_ = !out.completes_.empty();
 
+  out.ops_.reserve(drafts.size());
   Range at{0, 0, 0, 0};
   for (OpIndex i = 0; i < drafts.size(); ++i) {
     const Draft& d = drafts[i];
@@ -254,17 +295,21 @@ void Program::Lowering::emit() {
     out.ops_.push_back(op);
     at = end;
   }
+  // Uses by object: how many come before it, then each at the next place of its own.
   out.use_begin_.assign(objects + 1, 0);
-  for (size_t o = 0; o < objects; ++o) {
-    out.use_ops_.insert(out.use_ops_.end(), used_at[o].begin(), used_at[o].end());
-    out.use_begin_[o + 1] = static_cast<uint32_t>(out.use_ops_.size());
+  for (const ObjUse& u : out.uses_) ++out.use_begin_[object_index(u.object) + 1];
+  std::partial_sum(out.use_begin_.begin(), out.use_begin_.end(), out.use_begin_.begin());
+  std::vector<uint32_t> next(out.use_begin_.begin(), out.use_begin_.end() - 1);
+  out.use_ops_.resize(out.uses_.size());
+  for (OpIndex i = 0; i < drafts.size(); ++i) {
+    for (const ObjUse& u : out.ops_[i].uses) out.use_ops_[next[object_index(u.object)]++] = i;
   }
 }
 
 Program Program::lower(const Trace& trace, const ChunkLayout& layout, const Schedule& schedule) {
   Program program;
   program.micro_batches_ = schedule.micro_batches;
-  Lowering l{trace, layout, schedule, program, {}, {}};
+  Lowering l{trace, layout, schedule, program, {}, {}, {}, 0};
   l.collect_ops();
   l.drop_unread();
   l.assign_values();

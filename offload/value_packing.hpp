@@ -14,7 +14,9 @@ struct PackItem {
   uint64_t offset = 0;  // result; a multiple of 64
 };
 
-/// Greedy by size, largest first, each at the lowest gap that fits. Returns the bytes needed.
-uint64_t pack_values(std::vector<PackItem>& items);
+/// Greedy by size, largest first, each at the lowest gap that fits. Takes about as long as sorting
+/// them; where the memory in use is in hundreds of pieces, narrow gaps are left. Returns the bytes
+/// needed. `looked_at`, if not null: how many ranges of memory in use were looked at.
+uint64_t pack_values(std::vector<PackItem>& items, uint64_t* looked_at = nullptr);
 
 }  // namespace strata

@@ -101,6 +101,16 @@ TEST_F(RunSim, ForPeopleItSaysTheSameInWords) {
   }
 }
 
+TEST_F(RunSim, WithoutTheBoundAllElseIsTheSame) {
+  const std::string flags = "--host-mem 1GiB --device-mem 6MiB";
+  Json with = json(flags);
+  EXPECT_TRUE(with.contains("bound_bytes"));
+  EXPECT_EQ(with.erase("bound_bytes") + with.erase("bound_seconds"), 2u);
+  EXPECT_EQ(json(flags + " --no-bound"), with);
+  EXPECT_NE(sim(flags).out.find("Bound"), std::string::npos);
+  EXPECT_EQ(sim(flags + " --no-bound").out.find("Bound"), std::string::npos);
+}
+
 TEST_F(RunSim, WhatDoesNotFitIsRefusedWithTheShortfall) {
   const uint64_t minimum = least("--host-mem 1GiB");
   const std::string enough = "--host-mem 1GiB --device-mem " + std::to_string(minimum),

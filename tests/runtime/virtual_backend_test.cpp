@@ -42,6 +42,25 @@ TEST(VirtualBackend, CostsBecomeTime) {
   EXPECT_EQ(byte, 1);
 }
 
+TEST(VirtualBackend, StreamsThatAreNeverIdleKeepTheirOrder) {
+  VirtualBackend b(rates());
+  Stream& copies = b.stream(Resource::h2d);
+  Stream& compute = b.stream(Resource::compute);
+  std::vector<Fence> ends;
+  // Each launch of a second waits for a copy of two; there are always some of both to do.
+  for (size_t i = 0; i < 3000; ++i) {
+    copies.copy(nullptr, nullptr, 3);
+    compute.wait(copies.record());
+    compute.launch(&must_not_run, nullptr, 0, {0, 2});
+    ends.push_back(compute.record());
+    if (i < 10) continue;
+    ASSERT_EQ(b.time_of(ends[i - 10]), 2.0 * static_cast<double>(i - 9) + 1);
+  }
+  b.drain();
+  EXPECT_EQ(b.busy(Resource::compute), 3000);
+  EXPECT_EQ(b.now(), 6001);
+}
+
 TEST(VirtualBackend, AStreamIsFifoAndStreamsOverlap) {
   VirtualBackend b(rates());
   std::vector<Fence> ends;
