@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/output.hpp"
@@ -156,7 +157,7 @@ Json sim_json(const SimRow& r) {
   j["bottleneck"] = r.roofline.bottleneck;
   j["tokens_per_second"] = r.tokens_per_second();
   j["bytes"] = by_link(p.h2d_bytes, p.d2h_bytes, p.nvme_read_bytes, p.nvme_write_bytes);
-  const auto whole = [](double bytes) { return static_cast<uint64_t>(bytes + 0.5); };
+  const auto whole = [](double bytes) { return static_cast<uint64_t>(std::llround(bytes)); };
   if (r.bound) {
     const LinkUnits& b = r.bound->bytes;
     j["bound_bytes"] = by_link(whole(b.h2d), whole(b.d2h), whole(b.nvme_read), whole(b.nvme_write));
@@ -246,7 +247,9 @@ std::string sim_text(const SimRow& r) {
                       format_bytes(p.nvme_read_bytes), format_bytes(p.nvme_write_bytes));
   if (r.bound) {
     const LinkUnits& b = r.bound->bytes;
-    const auto bytes = [](double n) { return format_bytes(static_cast<uint64_t>(n + 0.5)); };
+    const auto bytes = [](double n) {
+      return format_bytes(static_cast<uint64_t>(std::llround(n)));
+    };
     text += fmt::format(
         "Bound     no plan moves less, by time, than to the device {}, back {}; from NVMe {}, to "
         "NVMe {}; none takes less than {} a step\n",
