@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/flag_groups.hpp"
+#include "cli/offload_bench_options.hpp"
 #include "cli/sim_options.hpp"
 #include "offload/nvme/store.hpp"  // its depth
 #include "train/tokenizer_utf8.hpp"
@@ -119,9 +120,11 @@ class Parser {
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
   BenchAdamArgs bench_adam_args_;
+  BenchCurveArgs bench_curve_args_;
+  BenchPoliciesArgs bench_policies_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
   CLI::App *plan_, *verify_, *trace_, *sim_, *policies_, *probe_;
-  CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_;
+  CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_, *bench_curve_, *bench_policies_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -288,6 +291,11 @@ void Parser::add_benches() {
                    10000);
   add_threads(adam_flags, adam.threads);
   adam_flags.json(adam.json);
+
+  bench_curve_ = add_verb(*bench_, "curve", "Time steps within budgets against their roofline");
+  add_bench_curve(*bench_curve_, bench_curve_args_);
+  bench_policies_ = add_verb(*bench_, "policies", "Measure policies beside their simulation");
+  add_bench_policies(*bench_policies_, bench_policies_args_);
 }
 
 CLI::App* Parser::add_verb(CLI::App& parent, const char* name, const char* help) {
@@ -444,10 +452,19 @@ Command Parser::parse_bench() {
     }
     return bench_adam_args_;
   }
+  if (bench_curve_->parsed()) {
+    refuse_extras(*bench_curve_);
+    finish_bench_curve(bench_curve_args_);
+    return bench_curve_args_;
+  }
+  if (bench_policies_->parsed()) {
+    refuse_extras(*bench_policies_);
+    finish_bench_policies(bench_policies_args_);
+    return bench_policies_args_;
+  }
   if (!bench_step_->parsed()) {
     throw ConfigError(
-        "bench: say what to measure: strata bench step, strata bench adam, or strata bench nvme "
-        "DIR");
+        "bench: say what to measure: strata bench step, adam, nvme DIR, curve or policies");
   }
   refuse_extras(*bench_step_);
   require_model(bench_step_args_.model, "bench step");
