@@ -15,10 +15,6 @@
 namespace strata {
 namespace {
 
-/// Steps until what a step does repeats.
-constexpr uint32_t kWarmUp = 2;
-/// A round that others disturbed is measured again, but for the last time.
-constexpr int kMostTries = 3;
 /// Batches that the kernels' time is known from before there is a plan.
 constexpr uint32_t kSmallBatch = 1, kLargeBatch = 8;
 constexpr uint32_t kMostSequences = 1u << 20;
@@ -28,7 +24,7 @@ struct Arm {
   Arm(const SessionConfig& c, const BenchCurveArgs& a)
       : workload(c), budgets(offload_budgets(workload, a.model_data.front(), true)) {
     PlanInput in = workload.plan_input(budgets);
-    in.simulation = {3, a.steps};
+    in.simulation = {kWarmUpSteps + 1, a.steps};
     plan = make_plan(in);
   }
   void start(const BenchCurveArgs& a) {
@@ -107,7 +103,7 @@ void Curve::probe() {
       transfers_ = std::make_unique<NvmeTransfers>(probe_options(a_, r.workload));
       measure_drive(links_, *transfers_, a_.seconds);
     }
-    return r.kernels.run(a_.seconds);
+    return r.kernels.run(half_steps(a_), a_.seconds);
   };
   small_ = kernels(kSmallBatch);
   const DirectStep::Times large = kernels(kLargeBatch);
@@ -162,7 +158,7 @@ std::vector<CurvePoint> Curve::measure() {
 
 void Curve::measure_batch(uint32_t batch, double x) {
   Reference reference(config(batch, "resident"), a_.optimizer.lr);
-  const DirectStep::Times kernels = reference.kernels.run(a_.seconds);
+  const DirectStep::Times kernels = reference.kernels.run(half_steps(a_), a_.seconds);
   reference.start(a_.optimizer.lr);
   CurvePoint resident;
   const size_t first = points_.size();
@@ -223,14 +219,14 @@ CurveSample Curve::round(Reference& reference, Arm& arm, bool resident_first) {
     return transfers_->seconds_to_move(arm.units_read(), arm.units_written(), a_.seconds);
   };
   CurveSample s;
-  const auto run_resident = [&] { s.resident = reference.session->run(kWarmUp, a_.steps).seconds; };
-  const DirectStep::Times before = reference.kernels.run(a_.seconds);
+  const auto run_resident = [&] { s.resident = reference.session->run(a_.steps).seconds; };
+  const DirectStep::Times before = reference.kernels.run(half_steps(a_), a_.seconds);
   if (resident_first) run_resident();
   const double drive_before = drive();
-  const StepMeans means = arm.session->run(kWarmUp, a_.steps);
+  const StepMeans means = arm.session->run(a_.steps);
   const double drive_after = drive();
   if (!resident_first) run_resident();
-  const DirectStep::Times after = reference.kernels.run(a_.seconds);
+  const DirectStep::Times after = reference.kernels.run(half_steps(a_), a_.seconds);
   s.compute = (before.compute + after.compute) / 2;
   s.update = (before.norm + before.update + after.norm + after.update) / 2;
   s.nvme = (drive_before + drive_after) / 2;

@@ -12,10 +12,6 @@
 namespace strata {
 namespace {
 
-constexpr uint32_t kWarmUp = 2;
-/// A round that others disturbed is measured again, but for the last time.
-constexpr int kMostTries = 3;
-
 class Policies {
  public:
   Policies(const BenchPoliciesArgs& a, Output& out)
@@ -28,7 +24,7 @@ class Policies {
       transfers_ = std::make_unique<NvmeTransfers>(probe_options(a, workload_));
     }
     probe_links();
-    rates_ = with_kernels(rates_, workload_, kernels_.run(a.seconds));
+    rates_ = with_kernels(rates_, workload_, kernels_.run(half_steps(a), a.seconds));
   }
 
   PolicyRow measure(const std::string& policy, double fraction);
@@ -68,7 +64,7 @@ PolicyRow Policies::measure(const std::string& policy, double fraction) {
   const Workload workload(c);
   const Budgets budgets = offload_budgets(workload, fraction, transfers_ != nullptr);
   PlanInput in = workload.plan_input(budgets);
-  in.simulation = {kWarmUp + 1, a_.steps};
+  in.simulation = {kWarmUpSteps + 1, a_.steps};
   const PlanResult plan = make_plan(in);
   PolicyRow row;
   row.policy = workload.policy().name();
@@ -112,10 +108,10 @@ PolicyRow Policies::measure(const std::string& policy, double fraction) {
 PolicySample Policies::round(const Arm& arm, PolicyRow& row) {
   const CpuWatch watch;
   PolicySample s;
-  const DirectStep::Times before = kernels_.run(a_.seconds);
+  const DirectStep::Times before = kernels_.run(half_steps(a_), a_.seconds);
   probe_links();
-  const StepMeans means = arm.session.run(kWarmUp, a_.steps);
-  const DirectStep::Times after = kernels_.run(a_.seconds);
+  const StepMeans means = arm.session.run(a_.steps);
+  const DirectStep::Times after = kernels_.run(half_steps(a_), a_.seconds);
   s.measured = means.seconds;
   s.others_share = watch.others_share();
   row.measured_bytes = means.bytes();  // the same in every round

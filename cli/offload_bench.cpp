@@ -71,18 +71,18 @@ TimedSession::TimedSession(const Workload& w, const PlanResult& plan, const Budg
 
 void TimedSession::stamp(HostContext&, double* when) { *when = seconds_now(); }
 
-StepMeans TimedSession::run(uint32_t warm_up, uint32_t steps) {
+StepMeans TimedSession::run(uint32_t steps) {
   double begin = 0, end = 0;
   EngineStats from, to;
   Stream& compute = session_.backend().stream(Resource::compute);
-  for (uint32_t i = 0; i < warm_up + steps; ++i, ++steps_) {
+  for (uint32_t i = 0; i < kWarmUpSteps + steps; ++i, ++steps_) {
     session_.step(random_.batch(steps_), step_params(steps_, lr_, random_.tokens()));
     // The stream itself takes the time: the issuer is ahead of it.
-    if (i + 1 == warm_up) {
+    if (i + 1 == kWarmUpSteps) {
       from = session_.engine().stats();
       launch_native<stamp, HostContext>(compute, Cost{}, &begin);
     }
-    if (i + 1 == warm_up + steps) {
+    if (i + 1 == kWarmUpSteps + steps) {
       to = session_.engine().stats();
       launch_native<stamp, HostContext>(compute, Cost{}, &end);
     }
@@ -104,17 +104,17 @@ StepMeans TimedSession::run(uint32_t warm_up, uint32_t steps) {
 TimedKernels::TimedKernels(const Workload& w, double lr)
     : random_(w.config().seed, w.model().vocabulary(), tokens_of(w)), direct_(w), lr_(lr) {}
 
-DirectStep::Times TimedKernels::run(double least_seconds) {
+DirectStep::Times TimedKernels::run(uint32_t least_steps, double least_seconds) {
+  const auto step = [&] {
+    const TokenBatch batch = random_.batch(steps_);
+    return direct_.step(batch, step_params(steps_++, lr_, random_.tokens()));
+  };
+  for (uint32_t i = 0; i < kWarmUpSteps; ++i) step();
   DirectStep::Times sum;
-  double seconds = 0;
   uint32_t count = 0;
-  for (bool warm = false; count < 2 || seconds < least_seconds; warm = true, ++steps_) {
-    const DirectStep::Times t =
-        direct_.step(random_.batch(steps_), step_params(steps_, lr_, random_.tokens()));
-    if (!warm) continue;
+  for (; count < least_steps || sum.sum() < least_seconds; ++count) {
+    const DirectStep::Times t = step();
     sum = {sum.compute + t.compute, sum.norm + t.norm, sum.update + t.update};
-    seconds += t.sum();
-    ++count;
   }
   return {sum.compute / count, sum.norm / count, sum.update / count};
 }

@@ -13,8 +13,16 @@
 
 namespace strata {
 
-/// Without policy, batch and rates.
+/// Steps until what a step does repeats, and until processors that were idle are at full speed.
+constexpr uint32_t kWarmUpSteps = 2;
+/// A round that others disturbed is measured again, but for the last time.
+constexpr int kMostTries = 3;
+
+/// The fixed part: no policy, no rates.
 SessionConfig session_config(const OffloadBenchArgs&);
+
+/// Kernels run before and after a session, together for as many steps as that.
+inline uint32_t half_steps(const OffloadBenchArgs& a) noexcept { return (a.steps + 1) / 2; }
 
 /// Bytes of weights, remainders and records, with the padding of chunks; no gradients.
 uint64_t model_data_bytes(const Workload&);
@@ -37,9 +45,9 @@ class TimedSession {
   /// Errors as of Session. Workload and plan outlive it.
   TimedSession(const Workload&, const PlanResult&, const Budgets&, const RunOptions&, double lr);
 
-  /// Trains `warm_up` (at least 1) steps and then `steps` without a pause, and ends what is left to
-  /// do. Throws NonFinite when a step was not applied.
-  StepMeans run(uint32_t warm_up, uint32_t steps);
+  /// Trains `kWarmUpSteps` and then `steps` without a pause, and ends what is left to do. Throws
+  /// NonFinite when a step was not applied.
+  StepMeans run(uint32_t steps);
 
  private:
   static void stamp(HostContext&, double* when);
@@ -55,9 +63,9 @@ class TimedKernels {
  public:
   TimedKernels(const Workload&, double lr);
 
-  /// Means of whole steps, at least two, of this many seconds together; one comes first that is
-  /// not timed.
-  DirectStep::Times run(double least_seconds);
+  /// Means of whole steps: as many as asked for, and of this many seconds together, after
+  /// `kWarmUpSteps`.
+  DirectStep::Times run(uint32_t least_steps, double least_seconds);
 
  private:
   RandomTokens random_;

@@ -1,6 +1,7 @@
 #include "cli/offload_bench_options.hpp"
 
 #include "cli/flag_groups.hpp"
+#include "offload/policy/policy.hpp"
 
 namespace strata {
 namespace {
@@ -46,10 +47,12 @@ void add_nvme(Flags& flags, OffloadBenchArgs& a, const char* without, const char
               [&a](const std::string& text) { a.nvme = parse_list("--nvme", text); });
 }
 
-void require_model(const ModelArgs& m, const char* verb) {
-  if (!m.model.empty()) return;
-  throw ConfigError(std::string(verb) +
-                    ": --model is missing; for example --model gpt2:L8,D512,H8,V8192,T64");
+void finish(const OffloadBenchArgs& a, const char* verb) {
+  if (a.model.model.empty()) {
+    throw ConfigError(std::string(verb) +
+                      ": --model is missing; for example --model gpt2:L8,D512,H8,V8192,T64");
+  }
+  for (const std::string& spec : a.policies) make_policy(spec);  // throws when it is none
 }
 
 }  // namespace
@@ -90,14 +93,14 @@ void add_bench_policies(CLI::App& app, BenchPoliciesArgs& a) {
 }
 
 void finish_bench_curve(const BenchCurveArgs& a) {
-  require_model(a.model, "bench curve");
+  finish(a, "bench curve");
   if (a.nvme.empty()) {
     throw ConfigError("bench curve: --nvme is missing; name a directory on the drive to measure");
   }
 }
 
 void finish_bench_policies(const BenchPoliciesArgs& a) {
-  require_model(a.model, "bench policies");
+  finish(a, "bench policies");
   if (a.nvme_rate != 0 && a.nvme.empty()) {
     throw ConfigError("--nvme-rate: there is no NVMe tier; name its directories with --nvme");
   }
