@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cli/cpu_time.hpp"
 #include "cli/fio.hpp"
@@ -61,6 +62,15 @@ struct Reference {
   std::unique_ptr<TimedSession> session;
 };
 
+/// The batch for a wanted x, and the x expected of it.
+struct Choice {
+  double wanted;
+  uint32_t batch;
+  double expected;
+
+  double distance() const { return std::abs(std::log(wanted / expected)); }
+};
+
 class Curve {
  public:
   Curve(const BenchCurveArgs& a, Output& out)
@@ -71,7 +81,8 @@ class Curve {
  private:
   SessionConfig config(uint32_t batch, const std::string& policy) const;
   void probe();
-  uint32_t batch_of(double x) const;
+  Choice choose(double x) const;
+  std::vector<Choice> choose_all() const;
   void measure_batch(uint32_t batch, double x);
   CurvePoint measure_arm(Reference&, Arm&);
   CurveSample round(Reference&, Arm&, bool resident_first);
@@ -121,38 +132,44 @@ void Curve::probe() {
 }
 
 /// The plan depends on the batch, and the batch on the plan's transfers.
-uint32_t Curve::batch_of(double x) const {
-  uint32_t batch = kSmallBatch;
+Choice Curve::choose(double x) const {
+  Choice out{x, kSmallBatch, 0};
   for (int i = 0; i < 3; ++i) {
-    SessionConfig c = config(batch, a_.policies.front());
+    SessionConfig c = config(out.batch, a_.policies.front());
     DirectStep::Times t = small_;
-    t.compute += line_.per_sequence * (batch - kSmallBatch);
+    t.compute += line_.per_sequence * (out.batch - kSmallBatch);
     c.rates = with_kernels(links_, Workload(c), t);
     const Arm arm(c, a_);
     if (!arm.plan.fits) throw DoesNotFit(describe_shortfall(arm.plan));
     const double seconds =
         transfers_->seconds_to_move(arm.units_read(), arm.units_written(), a_.seconds);
     const uint32_t next = line_.batch_for(x * seconds);
-    if (next == batch) break;
-    batch = next;
+    out.expected = (line_.fixed + line_.per_sequence * next) / seconds;
+    if (std::exchange(out.batch, next) == next) break;
   }
-  return batch;
+  return out;
+}
+
+std::vector<Choice> Curve::choose_all() const {
+  std::vector<Choice> all;
+  for (const double x : a_.x) {
+    Choice c = choose(x);
+    const auto same = std::ranges::find(all, c.batch, &Choice::batch);
+    if (same == all.end()) {
+      all.push_back(c);
+      continue;
+    }
+    if (c.distance() < same->distance()) std::swap(c, *same);
+    out_.text(
+        fmt::format("x {}: the nearest is {} sequence{}, as of x {}; --nvme-rate makes a smaller x",
+                    c.wanted, c.batch, c.batch == 1 ? "" : "s", same->wanted));
+  }
+  return all;
 }
 
 std::vector<CurvePoint> Curve::measure() {
   probe();
-  std::vector<uint32_t> done;
-  for (const double x : a_.x) {
-    const uint32_t batch = batch_of(x);
-    if (std::ranges::find(done, batch) != done.end()) {
-      out_.text(fmt::format(
-          "x {}: {} sequence{} nearest, which {} measured already; --nvme-rate makes a smaller x",
-          x, batch, batch == 1 ? " is" : "s are", batch == 1 ? "is" : "are"));
-      continue;
-    }
-    done.push_back(batch);
-    measure_batch(batch, x);
-  }
+  for (const Choice& c : choose_all()) measure_batch(c.batch, c.wanted);
   return std::move(points_);
 }
 

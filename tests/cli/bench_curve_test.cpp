@@ -81,11 +81,13 @@ const std::string kTiny =
 TEST(BenchCurve, HasAPointForEachPolicyAndForResident) {
   const Folder folder;
   const CommandOutcome o = strata_command(
-      kTiny + "--x 0.0001,0.0002 --policy auto --policy lru --json --nvme " + folder.path());
+      kTiny + "--x 1e-7,1e-3 --policy auto --policy lru --json --nvme " + folder.path());
   ASSERT_EQ(o.code, 0) << o.err;
   const auto j = o.json();
   ASSERT_EQ(j.at("points").size(), 3u) << "one sequence is nearest to both";
-  EXPECT_NE(o.err.find("measured already"), std::string::npos) << o.err;
+  EXPECT_EQ(j.at("points").at(0).at("wanted_x"), 0.001) << "the nearer of the two";
+  EXPECT_NE(o.err.find("x 1e-07: the nearest is 1 sequence, as of x 0.001"), std::string::npos)
+      << o.err;
   const std::vector<std::string> policies = {"auto", "lru", "resident"};
   for (size_t i = 0; i < policies.size(); ++i) {
     const auto& p = j.at("points").at(i);

@@ -54,7 +54,7 @@ TEST(BenchPolicies, KeepsRowsThatDoNotFit) {
   const CommandOutcome o =
       strata_command(kTiny + "--model-data 0.8 --policy resident --policy lru");
   ASSERT_EQ(o.code, 0) << o.err;
-  const auto& row = o.json().at("rows").at(0);
+  const auto row = o.json().at("rows").at(0);
   EXPECT_EQ(row.at("policy"), "resident");
   EXPECT_EQ(row.at("fits"), false);
   EXPECT_TRUE(row.at("measured_step_seconds").is_null());
