@@ -25,6 +25,23 @@ void add_model(Flags& flags, ModelArgs& args, bool with_recompute) {
   add_micro_batch(flags, args);
   flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 24);
   if (with_recompute) add_recompute(flags, args.recompute);
+  if (with_recompute) add_order(flags, args.order);
+}
+
+void add_order(Flags& flags, std::optional<MicroBatchOrder>& order) {
+  flags.value(
+      "--schedule", "auto|horizontal|vertical", "auto",
+      "With --accum: one micro-batch after the other, or all of a block together, so that "
+      "weights move once a step",
+      [&order](const std::string& text) {
+        if (text == "horizontal") {
+          order = MicroBatchOrder::horizontal;
+        } else if (text == "vertical") {
+          order = MicroBatchOrder::vertical;
+        } else if (text != "auto") {
+          throw ConfigError("--schedule: '" + text + "' is not auto, horizontal or vertical");
+        }
+      });
 }
 
 void add_chunk_size(Flags& flags, uint64_t& bytes) {
@@ -35,6 +52,11 @@ void add_chunk_size(Flags& flags, uint64_t& bytes) {
                   throw ConfigError("--chunk-size: must not be 0");
                 }
               });
+}
+
+void add_objective(Flags& flags, Objective& objective) {
+  flags.choice("--objective", objective, std::array<std::string_view, 2>{"time", "bytes"},
+               "What policy auto makes least: the step, or what is moved, by the time it takes");
 }
 
 void add_recompute(Flags& flags, uint32_t& blocks) {
@@ -99,6 +121,7 @@ void add_budget(Flags& flags, BudgetArgs& args) {
       });
   add_chunk_size(flags, args.chunk_bytes);
   flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
+  add_objective(flags, args.objective);
   add_threads(flags, args.threads);
 }
 

@@ -17,6 +17,8 @@ void add_model(Flags& flags, ModelArgs& args, bool with_recompute);
 Given add_optimizer(Flags& flags, OptimizerArgs& args, bool with_schedule);
 void add_threads(Flags& flags, uint32_t& threads);
 void add_chunk_size(Flags& flags, uint64_t& bytes);
+void add_order(Flags&, std::optional<MicroBatchOrder>&);
+void add_objective(Flags&, Objective&);
 void add_recompute(Flags& flags, uint32_t& blocks);
 void add_budget(Flags& flags, BudgetArgs& args);
 /// When and where a run saves, and when it stops.

@@ -153,6 +153,8 @@ Parser::Parser() {
   plan_flags.group("Run");
   plan_flags.text("--machine", "FILE", plan_args_.machine,
                   "Machine file whose rates times are predicted from");
+  plan_flags.flag("--explain", plan_args_.explain,
+                  "Say why each chunk lives where it does, and what limits the step");
   verify_ = add_verb(app_, "verify",
                      "Prove that budgets change no bit: train resident and within budgets and "
                      "compare; takes the flags of train");
@@ -220,6 +222,7 @@ void Parser::add_run_verbs() {
   resume.count("--steps", resumed_.steps, "Training steps in all", 1,
                std::numeric_limits<uint64_t>::max(), "as before");
   add_recompute(resume, resumed_.model.recompute);
+  add_order(resume, resumed_.model.order);
   add_budget(resume, resumed_.budget);
   add_saving(resume, resumed_.save);
   resume.json(resume_args_.json);

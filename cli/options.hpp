@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/sizes.hpp"
+#include "offload/planner.hpp"
+#include "offload/program.hpp"
 #include "offload/updater.hpp"
 #include "runtime/dtype.hpp"
 
@@ -20,7 +22,8 @@ struct ModelArgs {
   uint32_t batch = 8;  ///< sequences of a micro-batch
   uint32_t accum = 1;  ///< micro-batches of a step
   DType dtype = DType::f32;
-  uint32_t recompute = 0;  // as SessionConfig has it
+  uint32_t recompute = 0;                // as SessionConfig has it
+  std::optional<MicroBatchOrder> order;  ///< nothing: planned
 };
 
 /// Where it may be.
@@ -31,7 +34,8 @@ struct BudgetArgs {
   std::optional<Size> nvme_mem;    ///< nothing: 80 % of what is free there
   std::string nvme_engine = "auto";
   uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
-  std::string policy = "lru";
+  std::string policy = "auto";
+  Objective objective = Objective::time;
   uint32_t threads = 0;  ///< 0: every core this process may use
 };
 
@@ -80,7 +84,8 @@ struct TrainArgs : RunArgs {
   GivenFlags flags;
 };
 struct PlanArgs : RunArgs {
-  std::string machine;  ///< a machine file; empty: nominal rates
+  std::string machine;   ///< a machine file; empty: nominal rates
+  bool explain = false;  ///< say why
 };
 
 struct VerifyArgs : RunArgs {
@@ -133,15 +138,17 @@ enum class SimFormat : uint8_t { text, markdown, csv, json };
 struct SimArgs {
   std::string trace;
   std::string machine;                ///< a machine file; empty: nominal rates
-  std::vector<std::string> policies;  ///< none: lru
+  std::vector<std::string> policies;  ///< none: auto
   std::vector<uint64_t> device_mem;   ///< bytes; at least one
   uint64_t host_mem = 0, nvme_mem = 0;
   std::vector<uint64_t> tokens;  ///< of a micro-batch; none: as traced
   uint32_t accum = 1;
   uint32_t recompute = 0;  ///< as SessionConfig has it
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
   uint64_t chunk_bytes = 0;
   OptimizerConfig optimizer;
   double clip = 1.0;
+  Objective objective = Objective::time;
   uint32_t steps = 24;
   SimFormat format = SimFormat::text;
   bool json = false;

@@ -47,12 +47,12 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
   };
   const bool streams = workload.policy().streams();
   const bool recomputes = c.recompute == kAllBlocks;
-  const auto stream = [](SessionConfig& s) { s.policy = "lru"; };
+  const auto stream = [](SessionConfig& s) { s.policy = "auto"; };
   const auto recompute = [](SessionConfig& s) { s.recompute = kAllBlocks; };
-  if (!streams) change("--policy lru", "streams whatever does not fit", stream);
+  if (!streams) change("--policy auto", "streams whatever does not fit", stream);
   if (!recomputes) change("--recompute block", "about a fifth more compute", recompute);
   if (!streams && !recomputes) {
-    change("--recompute block --policy lru", "about a fifth more compute, streams the rest",
+    change("--recompute block --policy auto", "about a fifth more compute, streams the rest",
            [&](SessionConfig& s) {
              stream(s);
              recompute(s);
@@ -75,7 +75,7 @@ std::vector<Fix> find_fixes(const Workload& workload, const PlanResult& plan,
   };
   split("", "", [](SessionConfig&) {});
   if (fixes.empty() && !(streams && recomputes)) {
-    split(std::string(recomputes ? "" : " --recompute block") + (streams ? "" : " --policy lru"),
+    split(std::string(recomputes ? "" : " --recompute block") + (streams ? "" : " --policy auto"),
           ", all savings together", [&](SessionConfig& s) {
             stream(s);
             recompute(s);

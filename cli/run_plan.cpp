@@ -2,6 +2,7 @@
 
 #include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
+#include "cli/plan_explain.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/run_setup.hpp"
 #include "cli/verbs.hpp"
@@ -10,10 +11,11 @@ namespace strata {
 
 int run_plan(const PlanArgs& args) {
   Output out(args.json);
+  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
   SessionConfig config = session_config(args);
   if (!args.machine.empty()) config.rates = rates_of(load_machine(args.machine), config.dtype);
+  config.order = args.model.order ? *args.model.order : choose_order(config, budgets);
   const Workload workload(config);
-  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
   const PlanResult plan = workload.plan(budgets);
   std::vector<Fix> fixes;
   if (!plan.fits) fixes = find_fixes(workload, plan, budgets);
@@ -22,6 +24,9 @@ int run_plan(const PlanArgs& args) {
     out.text(fmt::format("At {} a step takes {:.1f} ms.",
                          args.machine.empty() ? "nominal rates" : "the rates of " + args.machine,
                          plan.prediction.step_seconds * 1e3));
+  }
+  if (plan.fits && args.explain) {
+    out.text("\n" + explain_plan(workload.plan_input(budgets), plan));
   }
   if (!plan.fits) out.text(fixes_text(plan, fixes));
   out.result(plan_json(plan, fixes));

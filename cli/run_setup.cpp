@@ -30,8 +30,15 @@ SessionConfig session_config(const RunArgs& args) {
   c.clip = args.optimizer.clip;
   c.seed = args.seed;
   c.policy = args.budget.policy;
+  c.objective = args.budget.objective;
   c.chunk_bytes = args.budget.chunk_bytes;
   c.threads = resolve_threads(args.budget.threads);
+  return c;
+}
+
+SessionConfig session_config(const RunArgs& args, const Budgets& budgets) {
+  SessionConfig c = session_config(args);
+  c.order = args.model.order ? *args.model.order : choose_order(c, budgets);
   return c;
 }
 

@@ -11,6 +11,8 @@ uint32_t resolve_threads(uint32_t given);
 
 /// The option parser saw to it that a model was named.
 SessionConfig session_config(const RunArgs&);
+/// With the order of micro-batches that was asked for or is planned under the budgets.
+SessionConfig session_config(const RunArgs&, const Budgets&);
 LrSchedule schedule_of(const RunArgs&);
 
 /// Bytes of each tier. The device defaults to 80 % of what is available, the host to nothing; both

@@ -26,10 +26,11 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
                                  const VirtualRates& rates) {
   std::vector<std::unique_ptr<Policy>> policies;
   for (const std::string& spec : args.policies) policies.push_back(make_policy(spec));
-  if (policies.empty()) policies.push_back(make_policy("lru"));
+  if (policies.empty()) policies.push_back(make_policy("auto"));
   std::vector<uint64_t> tokens = args.tokens;
   if (tokens.empty()) tokens.push_back(file.tokens);
-  const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer};
+  const TraceWorkloadConfig config{args.accum, args.recompute, args.chunk_bytes, args.optimizer,
+                                   args.order};
   std::vector<SimRow> rows;
   for (const uint64_t n : tokens) {
     const TraceWorkload workload(with_tokens(file, n), config);
@@ -41,8 +42,9 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
         row.tokens = n;
         row.accum = args.accum;
         row.steps = args.steps;
-        const PlanInput input =
+        PlanInput input =
             workload.input(*policy, {row.budgets, {}}, args.clip, rates, {kWarmUp, args.steps});
+        input.objective = args.objective;
         row.plan = make_plan(input);
         row.roofline = roofline(row.plan.prediction.work, rates);
         row.bound = bound_of(input);

@@ -79,7 +79,8 @@ class Run {
 };
 
 int Run::train(const std::optional<FoundCheckpoint>& start) {
-  const SessionConfig config = session_config(args_);
+  const Budgets budgets = resolve_budgets(args_.budget);
+  const SessionConfig config = session_config(args_, budgets);
   const Workload workload(config);
   const auto data = open_data(args_, config.shape.seq, vocabulary_of(config.model));
   const std::string key = workload.numerics_key(data->hash(), schedule_of(args_));
@@ -94,7 +95,6 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
                         " steps are done; to train further give --steps with more");
     }
   }
-  const Budgets budgets = resolve_budgets(args_.budget);
   const PlanResult plan = workload.plan(budgets);
   out_.text(plan_table(workload, plan));
   if (!plan.fits) {

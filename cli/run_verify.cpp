@@ -46,13 +46,15 @@ void add(VerifyReport& r, const VerifyCase& c, const VerifyOutcome& o, Output& o
     r.first_difference = o.difference;
     r.first_difference_run = run;
   }
-  if (o.stats.weight_fetches == 0 && r.idle_run.empty()) r.idle_run = run;
+  const EngineStats& s = o.stats;
+  const uint64_t moved = s.h2d_bytes + s.d2h_bytes + s.nvme_read_bytes + s.nvme_write_bytes;
+  if (moved == 0 && r.idle_run.empty()) r.idle_run = run;
 }
 
 VerifyCase given_case(const VerifyArgs& args) {
   VerifyCase c;
-  c.session = session_config(args);
   c.budgets = resolve_budgets(args.budget);
+  c.session = session_config(args, c.budgets);
   c.schedule = schedule_of(args);
   c.reference_threads = c.session.threads;
   c.evaluate = true;
@@ -93,7 +95,7 @@ int run_verify(const VerifyArgs& args) {
                              "; run: " + report.first_difference_run);
   }
   if (!report.idle_run.empty()) {
-    throw ConfigError("a run moved no weights, so it shows nothing: " + report.idle_run +
+    throw ConfigError("a run moved nothing, so it shows nothing: " + report.idle_run +
                       "; give a --host-mem, a lower --device-mem or another --policy");
   }
   return 0;

@@ -16,6 +16,8 @@ void add_sim(CLI::App& app, SimArgs& args) {
              });
   flags.count("--accum", args.accum, "Micro-batches of a step", 1, 1u << 20);
   add_recompute(flags, args.recompute);
+  flags.choice("--schedule", args.order, std::array<std::string_view, 2>{"horizontal", "vertical"},
+               "Order of micro-batches: one after the other, or all of a block together");
   flags.group("Machine");
   flags.text("--machine", "FILE", args.machine, "Machine file with the rates; without, nominal");
   flags.each("--device-mem", "BYTES", "required", "Budget of the device tier",
@@ -25,8 +27,9 @@ void add_sim(CLI::App& app, SimArgs& args) {
   flags.bytes("--host-mem", args.host_mem, "Budget of the host tier");
   flags.bytes("--nvme-mem", args.nvme_mem, "Budget of the NVMe tier");
   flags.group("Plan");
-  flags.each("--policy", "NAME", "lru", "Offload policy; `strata policies` lists them",
+  flags.each("--policy", "NAME", "auto", "Offload policy; `strata policies` lists them",
              [&args](const std::string& text) { args.policies.push_back(text); });
+  add_objective(flags, args.objective);
   add_chunk_size(flags, args.chunk_bytes);
   flags.choice("--optimizer", args.optimizer.kind, std::array<std::string_view, 2>{"adamw", "sgd"},
                "AdamW, or SGD without momentum");

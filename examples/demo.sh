@@ -15,7 +15,7 @@ run=(--model gpt2:L6,D384,H6,V256,T128 --data "$here/data/moby-dick.txt" --batch
   --threads "$((threads < 4 ? threads : 4))"
   --lr 1e-3 --min-lr 1e-4 --beta2 0.99 --weight-decay 0.1 --clip 1 --dtype fp32
   --device-mem 85MiB --host-mem 0 --nvme "$out/drive" --nvme-mem 256MiB
-  --policy belady --recompute 5)
+  --policy auto --recompute 5)
 
 # Earlier demos.
 rm -rf "$out"

@@ -1,7 +1,9 @@
 #include "offload/planner.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "offload/policy/planned.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
@@ -106,10 +108,24 @@ size_t missing_bytes(const PlanResult& r) {
   return sum;
 }
 
-bool better(const PlanResult& a, const PlanResult& b) {
+double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
+  const LinkUnits bytes{static_cast<double>(p.h2d_bytes), static_cast<double>(p.d2h_bytes),
+                        static_cast<double>(p.nvme_read_bytes),
+                        static_cast<double>(p.nvme_write_bytes)};
+  return bytes.dot(link_costs(rates, 1));
+}
+
+bool better(const PlanResult& a, const PlanResult& b, const PlanInput& in) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits) return missing_bytes(a) < missing_bytes(b);
-  return a.prediction.step_seconds < b.prediction.step_seconds * (1 - 1e-9);
+  const double steps[] = {a.prediction.step_seconds, b.prediction.step_seconds};
+  const double moves[] = {transfer_seconds(a.prediction, in.rates),
+                          transfer_seconds(b.prediction, in.rates)};
+  const bool by_bytes = in.objective == Objective::bytes;
+  const auto& first = by_bytes ? moves : steps;
+  const auto& second = by_bytes ? steps : moves;
+  if (std::abs(first[0] - first[1]) > 1e-9 * first[1]) return first[0] < first[1];
+  return second[0] < second[1] * (1 - 1e-9);
 }
 
 }  // namespace
@@ -130,7 +146,8 @@ PlacementInput placement_input(const PlanInput& in) {
 
 PlanResult make_plan(const PlanInput& in) {
   const PlacementInput placement = placement_input(in);
-  std::array<size_t, kTiers> least{};  // of the device before all else
+  // Of the device before all else, among what fits if anything does.
+  std::array<size_t, kTiers> least{};
   const auto with = [&](const Policy& policy, SimulationLength simulation) {
     return plan_with({in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip,
                       in.rates, simulation},
@@ -140,8 +157,11 @@ PlanResult make_plan(const PlanInput& in) {
   for (std::unique_ptr<Policy>& candidate : in.policy.candidates(placement)) {
     PlanResult r = with(*candidate, {});
     r.policy = std::move(candidate);
-    if (best.policy == nullptr || r.minimum < least) least = r.minimum;
-    if (best.policy == nullptr || better(r, best)) best = std::move(r);
+    const bool first_to_fit = r.fits && !best.fits;
+    if (best.policy == nullptr || first_to_fit || (r.fits == best.fits && r.minimum < least)) {
+      least = r.minimum;
+    }
+    if (best.policy == nullptr || better(r, best, in)) best = std::move(r);
   }
   if (best.policy == nullptr) {
     best = with(in.policy, in.simulation);

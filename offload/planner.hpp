@@ -18,6 +18,9 @@ struct Budgets {
   std::array<size_t, kTiers> external{};
 };
 
+/// What `auto` makes least: the predicted step, or the bytes moved, each over the rate of its link.
+enum class Objective : uint8_t { time, bytes };
+
 struct PlanInput {
   const ChunkLayout& layout;
   const StateShape& shape;
@@ -30,6 +33,7 @@ struct PlanInput {
   VirtualRates rates;
   /// How long a plan that fits is simulated. Two steps show the peaks; the default has no more.
   SimulationLength simulation = {};
+  Objective objective = Objective::time;
 };
 
 struct TierReport {
@@ -51,7 +55,8 @@ struct PlanResult {
   std::shared_ptr<const Policy> policy;
   std::array<TierReport, kTiers> tiers;
   std::vector<Shortfall> shortfall;
-  /// Smallest budgets under which this policy fits, externals included.
+  /// Smallest budgets under which this policy fits, externals included; for `auto` those of plain
+  /// streaming, which it may still go below where host and NVMe do not hold all.
   std::array<size_t, kTiers> minimum{};
   Prediction prediction;
 };

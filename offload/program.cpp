@@ -21,12 +21,20 @@ std::vector<BlockCall> list_calls(const Trace& trace, const Schedule& s) {
   const auto add = [&](CallKind kind, uint32_t block, uint32_t micro) {
     if (trace.find(kind, block) != nullptr) calls.push_back({kind, block, micro, 0, 0});
   };
-  for (uint32_t m = 0; m < s.micro_batches; ++m) {
-    for (uint32_t b = 0; b < trace.blocks; ++b) add(CallKind::forward, b, m);
+  const auto backward = [&](uint32_t block, uint32_t micro) {
+    if (trace.find(CallKind::backward, block) == nullptr) return;
+    if (block < s.recompute.size() && s.recompute[block]) add(CallKind::reforward, block, micro);
+    add(CallKind::backward, block, micro);
+  };
+  const bool vertical = s.order == MicroBatchOrder::vertical;
+  const uint32_t passes = vertical ? 1 : s.micro_batches;
+  const uint32_t together = vertical ? s.micro_batches : 1;
+  for (uint32_t pass = 0; pass < passes; ++pass) {
+    for (uint32_t b = 0; b < trace.blocks; ++b) {
+      for (uint32_t m = pass; m < pass + together; ++m) add(CallKind::forward, b, m);
+    }
     for (uint32_t b = trace.blocks; b-- > 0;) {
-      if (trace.find(CallKind::backward, b) == nullptr) continue;
-      if (b < s.recompute.size() && s.recompute[b]) add(CallKind::reforward, b, m);
-      add(CallKind::backward, b, m);
+      for (uint32_t m = pass; m < pass + together; ++m) backward(b, m);
     }
   }
   for (uint32_t m = 0; m < s.micro_batches; ++m) {
@@ -37,8 +45,9 @@ std::vector<BlockCall> list_calls(const Trace& trace, const Schedule& s) {
 
 }  // namespace
 
-Schedule make_schedule(const Trace& trace, uint32_t micro_batches, uint32_t recompute) {
-  Schedule s{micro_batches, std::vector<bool>(trace.blocks, false)};
+Schedule make_schedule(const Trace& trace, uint32_t micro_batches, uint32_t recompute,
+                       MicroBatchOrder order) {
+  Schedule s{micro_batches, std::vector<bool>(trace.blocks, false), order};
   for (size_t i = 0; i < trace.recomputable.size() && i < recompute; ++i) {
     s.recompute[trace.recomputable[i]] = true;
   }

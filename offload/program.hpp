@@ -10,16 +10,24 @@
 
 namespace strata {
 
+/// All blocks of one micro-batch after the other, or all micro-batches of one block: then weights
+/// and gradients move once a step however many there are, and all values are alive at once. Sums go
+/// over micro-batches in the same order either way, unless an op of another block adds to the same
+/// tensor's gradient.
+enum class MicroBatchOrder : uint8_t { horizontal, vertical };
+
 /// How the micro-batches of a step are run.
 struct Schedule {
   /// Micro-batches a step; 1 means no accumulation.
   uint32_t micro_batches = 1;
   /// Rebuild the values inside these blocks in backward instead of keeping them; empty: none.
   std::vector<bool> recompute;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
 };
 
 /// Recomputes the first so many of the blocks that the trace says can be.
-Schedule make_schedule(const Trace&, uint32_t micro_batches, uint32_t recompute);
+Schedule make_schedule(const Trace&, uint32_t micro_batches, uint32_t recompute,
+                       MicroBatchOrder = MicroBatchOrder::horizontal);
 
 struct ObjUse {
   ObjId object;

@@ -12,7 +12,7 @@ TraceWorkload::TraceWorkload(const TraceFile& file, const TraceWorkloadConfig& c
     : layout_(ChunkLayout::build(file.params,
                                  {ChunkLayout::chunk_elems_of(file.params, c.chunk_bytes), 1})),
       program_(Program::lower(file.trace, layout_,
-                              make_schedule(file.trace, c.micro_batches, c.recompute))),
+                              make_schedule(file.trace, c.micro_batches, c.recompute, c.order))),
       shape_(layout_, program_, c.optimizer),
       updater_(make_updater(c.optimizer, layout_.params())) {}
 

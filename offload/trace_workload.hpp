@@ -14,6 +14,7 @@ struct TraceWorkloadConfig {
   /// Bytes of a chunk's weights; 0: searched.
   uint64_t chunk_bytes = 0;
   OptimizerConfig optimizer;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
 };
 
 /// Layout, program and state of a trace, as a session has them of a model.

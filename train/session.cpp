@@ -50,9 +50,9 @@ Workload::Workload(const SessionConfig& config) : config_(config) {
 
 void Workload::lower(Mode mode, uint32_t seq, Model& model) {
   const Trace trace = trace_model(model, mode);
-  const Schedule schedule =
-      mode == Mode::train ? make_schedule(trace, config_.shape.micro_batches, config_.recompute)
-                          : Schedule{};
+  const Schedule schedule = mode == Mode::train ? make_schedule(trace, config_.shape.micro_batches,
+                                                                config_.recompute, config_.order)
+                                                : Schedule{};
   programs_.push_back(
       {mode, seq, &model, std::make_unique<Program>(Program::lower(trace, *layout_, schedule))});
 }
@@ -68,8 +68,22 @@ uint32_t Workload::index_of(Mode mode) const {
 PlanInput Workload::plan_input(const Budgets& budgets) const {
   std::vector<const Program*> programs;
   for (const Planned& p : programs_) programs.push_back(p.program.get());
-  return {*layout_,  *shape_, std::move(programs), *policy_,
-          *updater_, budgets, config_.clip,        config_.rates};
+  return {*layout_, *shape_,      std::move(programs), *policy_, *updater_,
+          budgets,  config_.clip, config_.rates,       {},       config_.objective};
+}
+
+MicroBatchOrder choose_order(SessionConfig config, const Budgets& budgets) {
+  if (!config.trains || config.shape.micro_batches == 1) return MicroBatchOrder::horizontal;
+  config.order = MicroBatchOrder::vertical;
+  const PlanResult vertical = Workload(config).plan(budgets);
+  config.order = MicroBatchOrder::horizontal;
+  const PlanResult horizontal = Workload(config).plan(budgets);
+  if (vertical.fits != horizontal.fits) {
+    return vertical.fits ? MicroBatchOrder::vertical : MicroBatchOrder::horizontal;
+  }
+  return vertical.fits && vertical.prediction.step_seconds < horizontal.prediction.step_seconds
+             ? MicroBatchOrder::vertical
+             : MicroBatchOrder::horizontal;
 }
 
 uint64_t Workload::state_bytes() const noexcept {

@@ -23,15 +23,17 @@ struct SessionConfig {
   DType dtype = DType::f32;
   /// The first so many of the blocks that can be are rebuilt in backward instead of kept.
   uint32_t recompute = 0;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
   OptimizerConfig optimizer;
   double clip = 1.0;
   uint64_t seed = 1;
-  std::string policy = "lru";
+  std::string policy = "auto";
   /// Bytes of a chunk's weight plane; 0: searched.
   uint64_t chunk_bytes = 0;
   uint32_t threads = 1;
   /// What times are predicted from.
   VirtualRates rates;
+  Objective objective = Objective::time;
   /// What is planned: at least one of these. Without training there are weights alone, no
   /// gradients or records, and in bf16 no remainders.
   bool trains = true, evaluates = true, generates = false;
@@ -82,6 +84,10 @@ class Workload {
   std::unique_ptr<Policy> policy_;
   std::optional<StateShape> shape_;
 };
+
+/// With accumulation, the order whose plan is predicted to be faster under the budgets, or that
+/// fits.
+MicroBatchOrder choose_order(SessionConfig, const Budgets&);
 
 /// Where the NVMe tier is, if there is one.
 struct NvmePlace {

@@ -201,6 +201,7 @@ VerifyOutcome verify_case(const VerifyCase& c, TokenSource& data) {
   resident.threads = c.reference_threads;
   // The reference keeps every value and finds its own chunk size.
   resident.recompute = 0;
+  resident.order = MicroBatchOrder::horizontal;
   resident.chunk_bytes = 0;
   Runner under(c, c.session, data);
   RunOptions options;

@@ -60,7 +60,7 @@ struct VerifyReport {
   uint64_t runs = 0, identical = 0;
   std::optional<Difference> first_difference;
   std::string first_difference_run;  // its configuration
-  std::string idle_run;              // the first that moved no weights
+  std::string idle_run;              // the first that moved nothing
   Coverage coverage;
 };
 

@@ -79,6 +79,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   s.dtype = draw.below(2) == 0 ? DType::f32 : DType::bf16;
   constexpr uint32_t kRecompute[] = {0, kAllBlocks, 1};
   s.recompute = draw.pick(kRecompute);
+  s.order = static_cast<MicroBatchOrder>(draw.below(2));
   s.optimizer.kind = draw.below(3) == 0 ? OptimizerKind::sgd : OptimizerKind::adamw;
   s.optimizer.momentum = draw.below(2) == 0 ? 0.0 : 0.9;
   constexpr double kClips[] = {0.0, 0.05, 1.0, 1e6};
@@ -94,13 +95,16 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
                                        "auto:defer=0.5,staging=4",
                                        "auto:defer=0.2,staging=8",
                                        "lru",
+                                       "lru",
+                                       "lru",
                                        "belady",
                                        "belady",
-                                       "gemini",
-                                       "gemini:n=2",
+                                       "belady",
                                        "static:w=0,o=0",
                                        "static:w=0.5,o=0.25",
-                                       "static:w=0.25,o=0.5"};
+                                       "static:w=0.25,o=0.5",
+                                       "gemini",
+                                       "gemini:n=2"};
   s.policy = draw.pick(kPolicies);
   if (draw.below(2) == 1) {
     // From a fraction of the largest layer matrix, which then spans chunks, to several matrices.
@@ -141,6 +145,7 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
     c.resumed.policy = draw.pick(kPolicies);
     c.resumed.threads = static_cast<uint32_t>(1 + draw.below(3));
     c.resumed.recompute = draw.pick(kRecompute);
+    c.resumed.order = static_cast<MicroBatchOrder>(draw.below(2));
     c.resumed.chunk_bytes = draw.below(2) == 1 ? 0 : 48 << 10;
   }
   c.budgets.bytes[0] = index % 2 == 0 ? plan.minimum[0] : log_uniform(plan.minimum[0], resident, u);
@@ -155,9 +160,10 @@ std::string describe(const VerifyCase& c) {
   char text[384];
   std::snprintf(
       text, sizeof text,
-      "%s %s batch %u accum %u clip %g %s%s policy %s chunk %llu threads %u device %zu "
+      "%s %s batch %u accum %u%s clip %g %s%s policy %s chunk %llu threads %u device %zu "
       "host %zu nvme %zu recompute %s delay seed %llu%s",
-      s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches, s.clip,
+      s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches,
+      s.order == MicroBatchOrder::vertical ? " vertical" : "", s.clip,
       s.optimizer.kind == OptimizerKind::adamw ? "adamw" : "sgd",
       s.optimizer.kind == OptimizerKind::sgd && s.optimizer.momentum > 0 ? " momentum" : "",
       s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
@@ -184,6 +190,9 @@ void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome
   count(s.recompute == 0            ? "recompute none"
         : s.recompute == kAllBlocks ? "recompute block"
                                     : "recompute some");
+  if (s.shape.micro_batches > 1) {
+    count(s.order == MicroBatchOrder::vertical ? "schedule vertical" : "schedule horizontal");
+  }
   count(c.delay_seed != 0 ? "delays random" : "delays none");
   if (c.evaluate) count("evaluation between steps");
   if (c.checkpoint_after != 0) count("checkpoint between steps");

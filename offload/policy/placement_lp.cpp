@@ -267,6 +267,11 @@ double PlacementProgram::cost_of(const std::vector<Choice>& choices) const {
   return moves_of(choices).dot(links_);
 }
 
+double PlacementProgram::cost_when_streamed(size_t object) const {
+  const Place home = room_.nvme != 0 ? Place::nvme : Place::host;
+  return cost_of(object, {home, std::vector<bool>(model_.objects[object].events.size(), false)});
+}
+
 LinkUnits PlacementProgram::moves_of(const LinearSolution& s) const {
   LinkUnits sum = always_;
   for (size_t v = 0; v < variable_moves_.size(); ++v) sum.add(variable_moves_[v], s.x[v]);

@@ -70,6 +70,8 @@ class PlacementProgram {
   /// What choices move in a step, by the same rules, and cost.
   LinkUnits moves_of(const std::vector<Choice>&) const;
   double cost_of(const std::vector<Choice>&) const;
+  /// What one object costs a step with its home below the device, nothing of it kept.
+  double cost_when_streamed(size_t object) const;
   /// Whether they fit the room.
   bool fits(const std::vector<Choice>&) const;
 

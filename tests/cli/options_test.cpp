@@ -71,7 +71,7 @@ TEST(Options, TrainHasSensibleDefaults) {
   EXPECT_FALSE(a.budget.device_mem.has_value());
   EXPECT_FALSE(a.budget.host_mem.has_value());
   EXPECT_EQ(a.budget.chunk_bytes, 0u);
-  EXPECT_EQ(a.budget.policy, "lru");
+  EXPECT_EQ(a.budget.policy, "auto");
   EXPECT_EQ(a.budget.threads, 0u);
 }
 

@@ -101,6 +101,16 @@ TEST(RunPlan, TheSameTextWithoutJsonIsOnStdout) {
   }
 }
 
+TEST(RunPlan, ExplainsWhereChunksLiveAndWhatLimits) {
+  const CommandOutcome o = strata_command(
+      "plan --model gpt2:L3,D64,H2,V256,T64 --device-mem 64MiB --host-mem 64MiB --explain");
+  EXPECT_EQ(o.code, 0) << o.err;
+  for (const char* part : {"chunks", "wte.weight", "on device", "saves", "for each MiB", "Tightest",
+                           "Bound", "no plan takes less than"}) {
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << " in:\n" << o.out;
+  }
+}
+
 TEST(RunPlan, OneByteBelowTheMinimumIsShortByOneByte) {
   Flags flags = base();
   const uint64_t minimum = std::stoull(least(flags));
@@ -150,8 +160,8 @@ void expect_fixes_fit(const Flags& flags, const std::vector<std::string>& expect
 
 TEST(RunPlan, FixesOfAResidentRunFit) {
   Flags flags = with(base(), "--batch 8 --policy resident");
-  flags["--device-mem"] = least(with(flags, "--recompute block --policy lru"));
-  expect_fixes_fit(flags, {"--device-mem", "--recompute block --policy lru"});
+  flags["--device-mem"] = least(with(flags, "--recompute block --policy auto"));
+  expect_fixes_fit(flags, {"--device-mem", "--recompute block --policy auto"});
 }
 
 TEST(RunPlan, FixesOfAStreamedRunFit) {
@@ -162,7 +172,7 @@ TEST(RunPlan, FixesOfAStreamedRunFit) {
 
 TEST(RunPlan, WhereNoSingleChangeIsEnoughAllAreTriedTogether) {
   Flags flags = with(base(), "--batch 8 --policy static:w=1,o=1");
-  const std::string all = "--batch 2 --accum 4 --recompute block --policy lru";
+  const std::string all = "--batch 2 --accum 4 --recompute block --policy auto";
   flags["--device-mem"] = least(with(flags, all));
   expect_fixes_fit(flags, {all, "--device-mem"});
 }

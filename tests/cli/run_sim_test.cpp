@@ -95,7 +95,7 @@ TEST_F(RunSim, ForPeopleItSaysTheSameInWords) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_EQ(o.err, "");
   for (const char* part :
-       {"gpt2:L3,D64,H2,V256,T64 fp32", "policy lru", "rates nominal", "roofline", "Stalled",
+       {"gpt2:L3,D64,H2,V256,T64 fp32", "policy auto", "rates nominal", "roofline", "Stalled",
         "hits", "wasted", "peak", "budget", "1 GiB", "mean of 24 steps"}) {
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " in:\n" << o.out;
   }

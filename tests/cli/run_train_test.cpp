@@ -122,8 +122,8 @@ TEST_F(RunTrain, StateOnNvmeChangesNoLossAndLeavesNoFile) {
   const uint64_t external = planned.json()["tiers"]["host"]["by_category"]["external"];
   for (const uint64_t host : {uint64_t{0}, external + (1 << 20)}) {
     const CommandOutcome o =
-        train("--device-mem 512MiB --nvme-mem 64MiB --steps 30 --json --nvme " + drive.path("") +
-              " --host-mem " + std::to_string(host));
+        train("--policy lru --device-mem 512MiB --nvme-mem 64MiB --steps 30 --json --nvme " +
+              drive.path("") + " --host-mem " + std::to_string(host));
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(losses(), resident);
     const auto j = o.json();

@@ -20,7 +20,7 @@ void expect_identical(const CommandOutcome& o, uint64_t runs) {
   EXPECT_EQ(j.at("runs"), runs);
   EXPECT_EQ(j.at("identical"), runs);
   EXPECT_TRUE(j.at("first_difference").is_null());
-  EXPECT_EQ(j.at("coverage").at("weights moved"), runs);
+  EXPECT_GT(j.at("coverage").at("weights moved"), runs / 2) << "the rest moved records alone";
   for (const auto& [name, count] : j["coverage"].items()) {
     EXPECT_TRUE(count.is_number_unsigned()) << name;
   }
@@ -70,7 +70,7 @@ TEST(RunVerify, ARunThatMovesNothingProvesNothing) {
       strata_command(kShape + std::string("--device-mem 512MiB --policy resident --json"));
   EXPECT_EQ(o.code, 2);
   EXPECT_EQ(o.json().at("runs"), 1u);
-  EXPECT_NE(o.err.find("moved no weights"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("moved nothing"), std::string::npos) << o.err;
 }
 
 TEST(RunVerify, ANonFiniteRunIsCodeSix) {

@@ -41,6 +41,7 @@ TEST(Engine, EveryPolicyEqualsResident) {
         c.clip = clip;
         c.evaluate = accum == 3;
         const Outcome reference = run(c);
+        int which = 0;
         for (const std::string& policy :
              every_moving_policy({"static:w=0,o=0", "static:w=1,o=0", "gemini:n=2"})) {
           for (const double memory : {0.0, 0.4}) {
@@ -48,12 +49,28 @@ TEST(Engine, EveryPolicyEqualsResident) {
             c.memory = memory;
             c.delay_seed = 7;
             c.recompute = memory == 0;
+            c.order = static_cast<MicroBatchOrder>(which++ % 2);
             expect_same(c, reference);
           }
         }
       }
     }
   }
+}
+
+TEST(Engine, MicroBatchesOfABlockTogetherMoveWeightsOnce) {
+  Config c = base();
+  c.accum = 4;
+  c.policy = "lru";
+  c.memory = 0;
+  const Outcome one_by_one = run(c);
+  c.order = MicroBatchOrder::vertical;
+  const Outcome together = run(c);
+  EXPECT_TRUE(together.same_numbers(one_by_one));
+  EXPECT_LT(2 * together.stats.h2d_bytes, one_by_one.stats.h2d_bytes);
+  EXPECT_LT(2 * together.stats.d2h_bytes, one_by_one.stats.d2h_bytes) << "gradients too";
+  EXPECT_GT(together.plan.plan.need.non_model_bytes, one_by_one.plan.plan.need.non_model_bytes)
+      << "at the price of all values at once";
 }
 
 TEST(Engine, ChunkSizesAndThreadsDoNotMatter) {

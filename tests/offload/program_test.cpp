@@ -208,6 +208,30 @@ TEST(Program, ASchedulesRecomputesTheFirstBlocksThatCanBe) {
   EXPECT_EQ(make_schedule(trace, 3, 0).micro_batches, 3u);
 }
 
+TEST(Program, MicroBatchesInEitherOrderMeetEachBlockAscending) {
+  toy::Model model({2, 24, 90, 2, DType::f32});
+  const ChunkLayout layout = ChunkLayout::build(model.params(), {2048, 1});
+  const Trace trace = model.trace(true);
+  for (const MicroBatchOrder order : {MicroBatchOrder::horizontal, MicroBatchOrder::vertical}) {
+    const Program p = Program::lower(trace, layout, make_schedule(trace, 3, 0, order));
+    std::map<std::pair<CallKind, uint32_t>, std::vector<uint32_t>> micro;
+    uint32_t block_changes = 0;
+    for (size_t i = 0; i < p.calls().size(); ++i) {
+      const BlockCall& c = p.calls()[i];
+      micro[{c.kind, c.block}].push_back(c.micro_batch);
+      block_changes += i > 0 && c.block != p.calls()[i - 1].block;
+    }
+    for (const auto& [call, batches] : micro) {
+      EXPECT_EQ(batches, (std::vector<uint32_t>{0, 1, 2})) << call.second;
+    }
+    if (order == MicroBatchOrder::horizontal) {
+      EXPECT_GT(block_changes, 3 * (trace.blocks - 1));
+    } else {
+      EXPECT_LE(block_changes, 2 * trace.blocks) << "all micro-batches of a block, then the next";
+    }
+  }
+}
+
 TEST(Program, RecomputedValuesDoNotLiveUntilBackward) {
   const Chain chain(6);
   const Program kept = Program::lower(chain.trace, chain.layout(), {1, {}});

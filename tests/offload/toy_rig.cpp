@@ -18,7 +18,7 @@ Plans::Plans(const Config& c)
       model(c.shape),
       layout(ChunkLayout::build(model.params(), {c.chunk_elems, 1})),
       train(Program::lower(model.trace(true), layout,
-                           {c.accum, std::vector<bool>(model.blocks(), c.recompute)})),
+                           {c.accum, std::vector<bool>(model.blocks(), c.recompute), c.order})),
       eval(Program::lower(model.trace(false), layout, {1, {}})),
       programs{&train, &eval},
       shape(layout, train, c.optimizer),

@@ -185,20 +185,39 @@ TEST_P(RandomCases, AllPlanAndHalfAreAtTheMinimum) {
       EXPECT_EQ(c.budgets.bytes[0], plan.minimum[0]) << i << ": " << describe(c);
       Budgets less = c.budgets;
       --less.bytes[0];
-      EXPECT_FALSE(workload.plan(less).fits) << i << ": " << describe(c);
+      // Where not all fits below the device, the linear program may need less of it than streaming.
+      const bool planned = c.session.policy.starts_with("auto");
+      EXPECT_TRUE(planned || !workload.plan(less).fits) << i << ": " << describe(c);
     }
     EXPECT_GT(plan.prediction.h2d_bytes, 0u) << "nothing moves: " << describe(c);
     EXPECT_LE(c.session.shape.micro_batches, 4u);
     count_coverage(coverage, c, {});
   }
   // What 40 cases must have covered, whatever the seed.
-  for (const char* key : {"dtype fp32",      "dtype bf16",      "accum 1",
-                          "accum 2",         "accum 3",         "accum 4",
-                          "clip off",        "optimizer adamw", "optimizer sgd",
-                          "threads 1",       "threads 2",       "threads 3",
-                          "policy lru",      "policy static",   "recompute none",
-                          "recompute block", "recompute some",  "policy belady",
-                          "delays random",   "delays none",     "evaluation between steps"}) {
+  for (const char* key : {"dtype fp32",
+                          "dtype bf16",
+                          "accum 1",
+                          "accum 2",
+                          "accum 3",
+                          "accum 4",
+                          "clip off",
+                          "optimizer adamw",
+                          "optimizer sgd",
+                          "threads 1",
+                          "threads 2",
+                          "threads 3",
+                          "policy lru",
+                          "policy static",
+                          "recompute none",
+                          "recompute block",
+                          "recompute some",
+                          "policy belady",
+                          "delays random",
+                          "delays none",
+                          "evaluation between steps",
+                          "policy auto",
+                          "schedule horizontal",
+                          "schedule vertical"}) {
     EXPECT_GE(coverage[key], 2u) << key;
   }
 }
@@ -218,12 +237,19 @@ TEST(Verify, CoverageCountsWhatACaseIs) {
   o.clipped = true;
   o.peaks = o.predicted_peaks = {1, 2, 0};
   count_coverage(coverage, c, o);
-  const Coverage first = {{"dtype fp32", 1},         {"accum 3", 1},
-                          {"clip active", 1},        {"optimizer adamw", 1},
-                          {"threads 2", 1},          {"policy static", 1},
-                          {"recompute none", 1},     {"delays none", 1},
-                          {"weights moved", 1},      {"demand misses", 1},
-                          {"peaks as predicted", 1}, {"evaluation between steps", 1}};
+  const Coverage first = {{"dtype fp32", 1},
+                          {"accum 3", 1},
+                          {"clip active", 1},
+                          {"optimizer adamw", 1},
+                          {"threads 2", 1},
+                          {"policy static", 1},
+                          {"recompute none", 1},
+                          {"delays none", 1},
+                          {"weights moved", 1},
+                          {"demand misses", 1},
+                          {"schedule horizontal", 1},
+                          {"peaks as predicted", 1},
+                          {"evaluation between steps", 1}};
   EXPECT_EQ(coverage, first);
   o = {};
   o.peaks[0] = 1;
