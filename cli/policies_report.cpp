@@ -17,6 +17,7 @@ using Json = nlohmann::ordered_json;
 template <class Value>
 MeasuredRate over(const std::vector<PolicySample>& samples, Value value) {
   std::vector<double> all;
+  all.reserve(samples.size());
   for (const PolicySample& s : samples) all.push_back(value(s));
   return rate_of(std::move(all));
 }
