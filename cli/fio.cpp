@@ -44,6 +44,9 @@ std::string fio_command(const FioJob& j) {
       "--ioengine=io_uring --time_based --runtime={:.0f}ms --output-format=json",
       j.file, j.file_bytes, j.block_bytes, j.depth, kModes[static_cast<size_t>(j.mix)],
       j.seconds * 1e3);
+  if (j.mix == TransferMix::mixed && j.read_percent != 50) {
+    command += fmt::format(" --rwmixread={}", j.read_percent);
+  }
   if (!j.huge_pages) return command + " 2>/dev/null";
   return "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 " + command +
          " --iomem_align=2m --zero_buffers 2>/dev/null";

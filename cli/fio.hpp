@@ -21,6 +21,8 @@ struct FioJob {
   /// Memory in huge pages at 2 MiB boundaries, of zeros, as our own transfers have it; else as fio
   /// comes.
   bool huge_pages = true;
+  /// Of a mixed job, the percentage of transfers that read.
+  uint32_t read_percent = 50;
 };
 
 /// The shell command of a job.

@@ -7,7 +7,9 @@
 #include <system_error>
 
 #include "cli/bench_adam.hpp"
+#include "cli/bench_curve.hpp"
 #include "cli/bench_nvme.hpp"
+#include "cli/bench_policies.hpp"
 #include "cli/bench_step.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
@@ -35,6 +37,8 @@ struct Runner {
   int operator()(const strata::ProbeArgs& a) const { return strata::run_probe(a); }
   int operator()(const strata::BenchStepArgs& a) const { return strata::run_bench_step(a); }
   int operator()(const strata::BenchAdamArgs& a) const { return strata::run_bench_adam(a); }
+  int operator()(const strata::BenchCurveArgs& a) const { return strata::run_bench_curve(a); }
+  int operator()(const strata::BenchPoliciesArgs& a) const { return strata::run_bench_policies(a); }
   int operator()(const strata::BenchNvmeArgs& a) const { return strata::run_bench_nvme(a); }
 };
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/bench_options.hpp"
 #include "cli/flag_groups.hpp"
+#include "cli/offload_bench_options.hpp"
 #include "cli/sim_options.hpp"
 #include "offload/nvme/store.hpp"  // its depth
 #include "train/tokenizer_utf8.hpp"
@@ -119,9 +121,11 @@ class Parser {
   BenchStepArgs bench_step_args_;
   BenchNvmeArgs bench_nvme_args_;
   BenchAdamArgs bench_adam_args_;
+  BenchCurveArgs bench_curve_args_;
+  BenchPoliciesArgs bench_policies_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
   CLI::App *plan_, *verify_, *trace_, *sim_, *policies_, *probe_;
-  CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_;
+  CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_, *bench_curve_, *bench_policies_;
   Given train_given_, plan_given_, verify_given_;
 };
 
@@ -259,38 +263,15 @@ void Parser::add_benches() {
   bench_ = add_verb(app_, "bench", "Measure");
   bench_step_ =
       add_verb(*bench_, "step", "Time resident training steps against the library's own GEMM");
-  Flags bench_flags(*bench_step_);
-  add_model(bench_flags, bench_step_args_.model, false);
-  add_optimizer(bench_flags, bench_step_args_.optimizer, false);
-  bench_flags.group("Measurement");
-  bench_flags.count("--seed", bench_step_args_.seed, "Seed of weights and data", 0);
-  bench_flags.count("--pairs", bench_step_args_.pairs,
-                    "Alternating pairs of measurements; the median counts", 1, 10000);
-  add_threads(bench_flags, bench_step_args_.threads);
-  bench_flags.json(bench_step_args_.json);
-
+  add_bench_step(*bench_step_, bench_step_args_);
   bench_nvme_ = add_verb(*bench_, "nvme", "Time transfers of the NVMe tier beside fio's");
-  Flags nvme_flags(*bench_nvme_);
-  BenchNvmeArgs& nvme = bench_nvme_args_;
-  nvme_flags.group("Measurement");
-  nvme_flags.text("DIR", "", nvme.directory, "Directory on the drive to measure");
-  nvme_flags.bytes("--file-size", nvme.file_bytes, "Bytes of the file, written through once");
-  nvme_flags.bytes("--block-size", nvme.block_bytes, "Bytes of a transfer");
-  nvme_flags.count("--depth", nvme.depth, "Transfers in flight", 1, 1024);
-  nvme_flags.count("--pairs", nvme.pairs, "Alternating pairs of measurements; the median counts", 1,
-                   10000);
-  nvme_flags.real("--seconds", nvme.seconds, "Of one measurement", {0.01, 3600});
-  nvme_flags.json(nvme.json);
-
+  add_bench_nvme(*bench_nvme_, bench_nvme_args_);
   bench_adam_ = add_verb(*bench_, "adam", "Time AdamW beside a plain walk over the same memory");
-  Flags adam_flags(*bench_adam_);
-  BenchAdamArgs& adam = bench_adam_args_;
-  adam_flags.group("Measurement");
-  adam_flags.bytes("--bytes", adam.bytes, "Bytes of the arrays of each dtype, at least 1 MiB");
-  adam_flags.count("--pairs", adam.pairs, "Alternating pairs of measurements; the median counts", 1,
-                   10000);
-  add_threads(adam_flags, adam.threads);
-  adam_flags.json(adam.json);
+  add_bench_adam(*bench_adam_, bench_adam_args_);
+  bench_curve_ = add_verb(*bench_, "curve", "Time steps within budgets against their roofline");
+  add_bench_curve(*bench_curve_, bench_curve_args_);
+  bench_policies_ = add_verb(*bench_, "policies", "Measure policies beside their simulation");
+  add_bench_policies(*bench_policies_, bench_policies_args_);
 }
 
 CLI::App* Parser::add_verb(CLI::App& parent, const char* name, const char* help) {
@@ -447,10 +428,20 @@ Command Parser::parse_bench() {
     }
     return bench_adam_args_;
   }
+  if (bench_curve_->parsed()) {
+    refuse_extras(*bench_curve_);
+    finish_bench_curve(bench_curve_args_);
+    return bench_curve_args_;
+  }
+  if (bench_policies_->parsed()) {
+    refuse_extras(*bench_policies_);
+    finish_bench_policies(bench_policies_args_);
+    return bench_policies_args_;
+  }
   if (!bench_step_->parsed()) {
     throw ConfigError(
-        "bench: say what to measure: strata bench step, strata bench adam, or strata bench nvme "
-        "DIR");
+        "bench: say what to measure: strata bench step, strata bench adam, strata bench nvme DIR, "
+        "strata bench curve, or strata bench policies");
   }
   refuse_extras(*bench_step_);
   require_model(bench_step_args_.model, "bench step");

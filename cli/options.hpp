@@ -206,14 +206,43 @@ struct BenchAdamArgs {
   bool json = false;
 };
 
+/// Of benches that train within budgets.
+struct OffloadBenchArgs {
+  ModelArgs model;
+  OptimizerArgs optimizer;
+  std::vector<std::string> nvme;      ///< directories; none: there is no NVMe tier
+  uint64_t nvme_rate = 0;             ///< bytes/s at most, both ways together; 0: no limit
+  std::vector<std::string> policies;  ///< none: those of the bench
+  std::vector<double> model_data;     ///< on the device, of weights, remainders and records
+  uint64_t chunk_bytes = 0;
+  uint32_t threads = 0;
+  uint64_t seed = 1;
+  uint32_t pairs = 0;    ///< rounds of measurements that take turns
+  uint32_t steps = 8;    ///< timed in each, after two
+  double seconds = 0.4;  ///< of a probe
+  bool json = false;
+};
+
+/// The batch follows from `x`.
+struct BenchCurveArgs : OffloadBenchArgs {
+  BenchCurveArgs() { model.batch = 1, model_data = {0.6}, pairs = 5; }
+  /// Wanted ratios of computing to transfers.
+  std::vector<double> x = {0.125, 0.25, 0.5, 1, 2, 4, 8};
+};
+
+struct BenchPoliciesArgs : OffloadBenchArgs {
+  BenchPoliciesArgs() { model_data = {0.4, 0.6, 0.8}, pairs = 7; }
+};
+
 /// --help or --version: print `text` on stdout and exit with 0.
 struct TextRequest {
   std::string text;
 };
 
-using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
-                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, SimArgs,
-                             PoliciesArgs, ProbeArgs, BenchStepArgs, BenchNvmeArgs, BenchAdamArgs>;
+using Command =
+    std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs, InspectArgs,
+                 DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, SimArgs, PoliciesArgs, ProbeArgs,
+                 BenchStepArgs, BenchNvmeArgs, BenchAdamArgs, BenchCurveArgs, BenchPoliciesArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

@@ -138,6 +138,7 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
     nvme.units = plan_.nvme_units;
     nvme.delay_seed = options.delay_seed;
     nvme.timeout_seconds = options.nvme.timeout_seconds;
+    nvme.bytes_per_second = options.nvme.bytes_per_second;
     store_ = std::make_unique<NvmeStore>(
         nvme, options.nvme.files != nullptr ? *options.nvme.files : real_files(), options.nvme.wrap,
         options.nvme.wrap_context);

@@ -95,6 +95,8 @@ struct NvmePlace {
   std::string engine = "auto";
   /// A transfer that takes longer is an error.
   double timeout_seconds = 60;
+  /// Not 0: transfers are no faster, both ways together.
+  double bytes_per_second = 0;
   /// For tests: see NvmeStore.
   WrapSink wrap = nullptr;
   void* wrap_context = nullptr;

@@ -4,10 +4,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "models/gpt2_config.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/memory.hpp"
-#include "runtime/random.hpp"
 
 namespace strata {
 namespace {
@@ -22,21 +20,10 @@ SessionConfig resident(SessionConfig c) {
 }  // namespace
 
 StepRate::StepRate(SessionConfig config, double lr)
-    : workload_(std::make_unique<Workload>(resident(std::move(config)))), lr_(lr) {
-  const SessionConfig& c = workload_->config();
-  tokens_ = c.shape.rows() * c.shape.micro_batches;
-  const uint32_t vocabulary = parse_gpt2(c.model).vocabulary;
-  for (size_t b = 0; b < batches_.size(); ++b) {
-    const auto draw = [&](uint32_t plane) {
-      const uint64_t stream = random_stream(RandomUse::data, static_cast<uint32_t>(2 * b) + plane);
-      std::vector<int32_t> ids(tokens_);
-      for (uint64_t i = 0; i < tokens_; ++i) {
-        ids[i] = static_cast<int32_t>(random_below(c.seed, stream, i, vocabulary));
-      }
-      return ids;
-    };
-    batches_[b] = {draw(0), draw(1)};
-  }
+    : workload_(std::make_unique<Workload>(resident(std::move(config)))),
+      lr_(lr),
+      random_(workload_->config().seed, workload_->model().vocabulary(),
+              workload_->config().shape.rows() * workload_->config().shape.micro_batches) {
   // No budget but the machine itself, so that a model too large for it says so.
   Budgets budgets;
   budgets.bytes.fill(available_host_memory());
@@ -49,12 +36,12 @@ double StepRate::run_steps(uint32_t count) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   for (uint32_t i = 0; i < count; ++i) {
-    const Batch& b = batches_[steps_ % batches_.size()];
+    const TokenBatch batch = random_.batch(steps_);
     StepParams params;
     params.step = steps_++;
     params.lr = lr_;
-    params.target_tokens = static_cast<double>(tokens_);
-    session_->step({b.tokens.data(), b.targets.data()}, params);
+    params.target_tokens = static_cast<double>(tokens());
+    session_->step(batch, params);
   }
   session_->flush();  // updates may still wait for the next step's first use
   session_->backend().drain();

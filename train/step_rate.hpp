@@ -1,8 +1,6 @@
 // How fast a whole training step runs with everything resident.
 #pragma once
-#include <array>
-#include <vector>
-
+#include "train/random_tokens.hpp"
 #include "train/session.hpp"
 
 namespace strata {
@@ -21,24 +19,18 @@ class StepRate {
   double measure(double least_seconds);
 
   /// Tokens of one step.
-  uint64_t tokens() const noexcept { return tokens_; }
+  uint64_t tokens() const noexcept { return random_.tokens(); }
   /// Steps done so far.
   uint64_t steps() const noexcept { return steps_; }
   const Workload& workload() const noexcept { return *workload_; }
 
  private:
-  struct Batch {
-    std::vector<int32_t> tokens, targets;
-  };
-
   double run_steps(uint32_t count);
 
   std::unique_ptr<Workload> workload_;
   std::unique_ptr<Session> session_;
   double lr_;
-  uint64_t tokens_;
-  /// A step's tokens stay while the next two are issued.
-  std::array<Batch, 3> batches_;
+  RandomTokens random_;
   uint64_t steps_ = 0;
   double last_seconds_ = 0;
 };

@@ -67,6 +67,11 @@ void NvmeStream::run_copy(const Copy& c) {
     throw StateError(fmt::format("a copy of {} bytes at {} of the NVMe tier is not one whole unit",
                                  c.bytes, offset));
   }
+  if (store_.limit_.limits()) {
+    const int64_t now = Clock::now().time_since_epoch().count();
+    std::this_thread::sleep_until(
+        Clock::time_point(Clock::duration(store_.limit_.end_of(c.bytes, now))));
+  }
   batch_.clear();
   const auto target = reinterpret_cast<uintptr_t>(c.dst);
   wait_for_writers_of(target);

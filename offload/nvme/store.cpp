@@ -34,7 +34,7 @@ void check(const NvmeOptions& o) {
 }  // namespace
 
 NvmeStore::NvmeStore(const NvmeOptions& options, Files& files, WrapSink wrap, void* wrap_context)
-    : options_(options) {
+    : options_(options), limit_(options.bytes_per_second) {
   check(options_);
   if (options_.engine == "auto") {
     const std::string why = why_no_uring();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "offload/nvme/io_queue.hpp"
+#include "offload/nvme/rate_limit.hpp"
 #include "runtime/backend.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host/host_backend.hpp"
@@ -33,6 +34,8 @@ struct NvmeOptions {
   /// Memory that transfers use is registered with io_uring in buffers of at most so many bytes, of
   /// which the kernel takes 1 GiB; 0: it is not registered.
   size_t buffer_bytes = size_t{1} << 30;
+  /// Not 0: transfers start no faster, both directions together, as if the drive were slower.
+  double bytes_per_second = 0;
   /// Not 0: the workers sleep at random points.
   uint64_t delay_seed = 0;
 };
@@ -121,6 +124,7 @@ class NvmeStore final : private TransferMemory {
   std::vector<ScratchFile> files_;
   std::vector<uint64_t> checksums_;
   std::byte* base_ = nullptr;
+  RateLimit limit_;
   std::unique_ptr<NvmeStream> reader_, writer_;
 
   mutable std::mutex owner_mutex_;

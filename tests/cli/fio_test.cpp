@@ -25,6 +25,15 @@ TEST(Fio, RunsTheSameTransfers) {
   }
 }
 
+TEST(Fio, MixesAsAsked) {
+  EXPECT_FALSE(has(fio_command(job(TransferMix::mixed, true)), "rwmixread"));
+  FioJob j = job(TransferMix::mixed, true);
+  j.read_percent = 70;
+  EXPECT_TRUE(has(fio_command(j), "--rwmixread=70 ")) << fio_command(j);
+  j.mix = TransferMix::read;
+  EXPECT_FALSE(has(fio_command(j), "rwmixread"));
+}
+
 TEST(Fio, AsItComesHasNoTuning) {
   const std::string c = fio_command(job(TransferMix::read, false));
   EXPECT_TRUE(has(c, "--rw=read ")) << c;
