@@ -132,7 +132,7 @@ TEST_F(RunSim, MemoryOfOtherMachinesIsNotComparedWithThisOne) {
   EXPECT_EQ(j["budgets"]["nvme"], uint64_t{900} << 40);
   // Nor is any taken: the drive is one that is not there.
   const uint64_t device = least("--nvme-mem 1GiB") * 2;
-  const Json on_drive = json("--nvme-mem 1GiB --device-mem " + std::to_string(device));
+  const Json on_drive = json("--policy lru --nvme-mem 1GiB --device-mem " + std::to_string(device));
   EXPECT_GT(on_drive["peaks"]["nvme"], 0);
   EXPECT_GT(on_drive["bytes"]["nvme_read"], 0);
   EXPECT_GT(on_drive["work"]["nvme_read"], 0);
