@@ -15,6 +15,7 @@ struct Case {
   uint32_t micro_batches, recompute;
   uint64_t chunk_bytes;
   OptimizerKind optimizer;
+  MicroBatchOrder order = MicroBatchOrder::horizontal;
 };
 
 class DirectStepCases : public ::testing::TestWithParam<Case> {};
@@ -28,6 +29,7 @@ TEST_P(DirectStepCases, ComputesWhatASessionDoesToTheBit) {
   config.dtype = k.dtype;
   config.clip = k.clip;
   config.recompute = k.recompute;
+  config.order = k.order;
   config.chunk_bytes = k.chunk_bytes;
   config.optimizer.kind = k.optimizer;
   config.policy = "resident";
@@ -68,6 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"accumulating", DType::bf16, 0.5, 3, 0, 0, OptimizerKind::adamw},
                       Case{"accumulating_unclipped", DType::f32, 0, 2, 0, 0, OptimizerKind::sgd},
                       Case{"recomputing", DType::bf16, 0, 2, kAllBlocks, 0, OptimizerKind::adamw},
+                      Case{"vertical", DType::bf16, 0.5, 3, 0, 0, OptimizerKind::adamw,
+                           MicroBatchOrder::vertical},
                       Case{"spanning", DType::bf16, 0, 1, 0, 4096, OptimizerKind::adamw}),
     [](const ::testing::TestParamInfo<Case>& i) { return std::string(i.param.name); });
 
