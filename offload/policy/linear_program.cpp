@@ -88,7 +88,11 @@ class LinearSolver {
       Clp_chgColumnUpper(m, p.upper_.data());
       Clp_dual(m, 0);
     } else {
-      Clp_initialSolve(m);
+      // This step of its presolve leaks memory (CoinUtils 2.11).
+      const std::unique_ptr<Clp_Solve, decltype(&ClpSolve_delete)> how(ClpSolve_new(),
+                                                                       &ClpSolve_delete);
+      ClpSolve_setDoImpliedFree(how.get(), 0);
+      Clp_initialSolveWithOptions(m, how.get());
       solved_ = true;
     }
     LinearSolution out;
