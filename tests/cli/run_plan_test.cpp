@@ -103,7 +103,7 @@ TEST(RunPlan, TheSameTextWithoutJsonIsOnStdout) {
 
 TEST(RunPlan, ExplainsWhereChunksLiveAndWhatLimits) {
   const CommandOutcome o = strata_command(
-      "plan --model gpt2:L3,D64,H2,V256,T64 --device-mem 64MiB --host-mem 64MiB --explain");
+      "plan --model gpt2:L3,D64,H2,V256,T64 --device-mem 1GiB --host-mem 1GiB --explain");
   EXPECT_EQ(o.code, 0) << o.err;
   for (const char* part : {"chunks", "wte.weight", "on device", "saves", "for each MiB", "Tightest",
                            "Bound", "no plan takes less than"}) {
