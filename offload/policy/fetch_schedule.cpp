@@ -127,6 +127,7 @@ std::vector<Action> schedule_transfers(const StepModel& m, const std::vector<Cho
     return a.slot != b.slot ? a.slot < b.slot : a.order < b.order;
   });
   std::vector<Action> out;
+  out.reserve(timed.size());
   for (const Timed& t : timed) out.push_back(t.action);
   return out;
 }
