@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/gpt2_config.hpp"
+#include "offload/bound.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/host/host_backend.hpp"
@@ -137,10 +138,7 @@ VirtualRates with_kernels(const VirtualRates& links, const Workload& w,
   double least = 1, most = 1e18;
   for (int i = 0; i < 200; ++i) {
     r.flops_per_second = std::sqrt(least * most);
-    double seconds = 0;
-    for (const ProgramOp& op : w.program(Mode::train).ops()) {
-      if (!op.skip) seconds += seconds_of({op.flops, op.bytes, op.seconds}, r);
-    }
+    const double seconds = compute_seconds(w.program(Mode::train), r);
     (seconds > t.compute ? least : most) = r.flops_per_second;
   }
   return r;

@@ -83,17 +83,12 @@ std::string explain_plan(const PlanInput& in, const PlanResult& r) {
   std::string text = aligned_table(rows);
   text += fmt::format("\n\nTightest  {}: it works {:.1f} ms of a step of {:.1f} ms\n",
                       limit.bottleneck, limit.seconds * 1e3, r.prediction.step_seconds * 1e3);
-  const auto units = [&](uint64_t bytes) {
-    return static_cast<double>(bytes) / static_cast<double>(unit);
-  };
-  const LinkUnits moved{units(r.prediction.h2d_bytes), units(r.prediction.d2h_bytes),
-                        units(r.prediction.nvme_read_bytes), units(r.prediction.nvme_write_bytes)};
   text += fmt::format(
       "Bound     no plan takes less than {:.1f} ms a step under these budgets, or than {:.1f} ms "
       "of "
       "transfers; this one's take {:.1f} ms",
       bound.step_seconds * 1e3, bound.transfer_seconds * 1e3,
-      moved.dot(link_costs(in.rates, unit)) * 1e3);
+      transfer_seconds(r.prediction, in.rates) * 1e3);
   return text;
 }
 

@@ -5,6 +5,15 @@
 namespace strata {
 namespace {
 
+/// Reads and writes cost what each takes alone; what they save at once is apart.
+LinkUnits costs_alone(const VirtualRates& rates, size_t unit_bytes) {
+  VirtualRates alone = rates;
+  alone.nvme_mixed_bytes_per_second = 0;
+  return link_costs(alone, unit_bytes);
+}
+
+}  // namespace
+
 double compute_seconds(const Program& program, const VirtualRates& rates) {
   double sum = 0;
   for (const ProgramOp& op : program.ops()) {
@@ -12,6 +21,15 @@ double compute_seconds(const Program& program, const VirtualRates& rates) {
   }
   return sum;
 }
+
+double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
+  const LinkUnits bytes{static_cast<double>(p.h2d_bytes), static_cast<double>(p.d2h_bytes),
+                        static_cast<double>(p.nvme_read_bytes),
+                        static_cast<double>(p.nvme_write_bytes)};
+  return bytes.dot(costs_alone(rates, 1));
+}
+
+namespace {
 
 double update_seconds(const PlanInput& in) {
   uint64_t bytes = 0;
@@ -21,13 +39,6 @@ double update_seconds(const PlanInput& in) {
     }
   }
   return static_cast<double>(bytes) / in.rates.update_bytes_per_second;
-}
-
-/// Reads and writes cost what each takes alone; what they save at once is apart.
-LinkUnits costs_alone(const VirtualRates& rates, size_t unit_bytes) {
-  VirtualRates alone = rates;
-  alone.nvme_mixed_bytes_per_second = 0;
-  return link_costs(alone, unit_bytes);
 }
 
 }  // namespace

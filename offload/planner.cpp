@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "offload/policy/planned.hpp"
+#include "offload/bound.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata {
@@ -106,13 +106,6 @@ size_t missing_bytes(const PlanResult& r) {
   size_t sum = 0;
   for (const Shortfall& s : r.shortfall) sum += s.bytes;
   return sum;
-}
-
-double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
-  const LinkUnits bytes{static_cast<double>(p.h2d_bytes), static_cast<double>(p.d2h_bytes),
-                        static_cast<double>(p.nvme_read_bytes),
-                        static_cast<double>(p.nvme_write_bytes)};
-  return bytes.dot(link_costs(rates, 1));
 }
 
 bool better(const PlanResult& a, const PlanResult& b, const PlanInput& in) {

@@ -21,8 +21,6 @@ class LinearProgram {
 
   uint32_t variables() const noexcept { return static_cast<uint32_t>(cost_.size()); }
   uint32_t rows() const noexcept { return static_cast<uint32_t>(row_lower_.size()); }
-  double lower(uint32_t variable) const { return lower_.at(variable); }
-  double upper(uint32_t variable) const { return upper_.at(variable); }
   void set_bounds(uint32_t variable, double lower, double upper);
   double cost(uint32_t variable) const { return cost_.at(variable); }
   void set_cost(uint32_t variable, double cost) { cost_.at(variable) = cost; }
