@@ -21,8 +21,8 @@ void ChunkTable::fail(ObjId id, const char* what, Place p) const {
 }
 
 std::string ChunkTable::history(ObjId id) const {
-  constexpr const char* kNames[] = {"create", "attach", "landed", "written", "kill",
-                                    "drop",   "detach", "pin",    "unpin"};
+  constexpr const char* kNames[] = {"create", "attach", "landed", "written", "exchange",
+                                    "kill",   "drop",   "detach", "pin",     "unpin"};
   std::string out;
   for (uint64_t i = events_ - std::min<uint64_t>(events_, kHistory); i < events_; ++i) {
     const Entry& e = history_[i % kHistory];
@@ -63,6 +63,20 @@ void ChunkTable::written(ObjId id, Place p) {
   o.version = ++o.last_version;
   o.copies[static_cast<size_t>(p)].version = o.version;
   note(id, Event::written, p);
+}
+
+void ChunkTable::exchange(ObjId id, Place p, UnitList& units) {
+  Object& o = get(id);
+  const UnitList& mine = o.at(p).units;
+  if (mine.count == 0 || mine.count != units.count) fail(id, "units exchanged for none alike", p);
+  const auto keeps = [&](Place other) { return other != p && o.current(other); };
+  if (o.current(p) && std::none_of(std::begin(kAllPlaces), std::end(kAllPlaces), keeps)) {
+    fail(id, "the only current copy was exchanged", p);
+  }
+  Copy& copy = o.copies[static_cast<size_t>(p)];
+  copy.version = 0;
+  std::swap(copy.units, units);
+  note(id, Event::exchange, p);
 }
 
 void ChunkTable::kill(ObjId id) {

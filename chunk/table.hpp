@@ -70,6 +70,8 @@ class ChunkTable {
   void landed(ObjId, Place);
   /// The copy was changed: it alone is current now.
   void written(ObjId, Place);
+  /// Swaps the units of a copy, which is not current, for others: those of another version.
+  void exchange(ObjId, Place, UnitList&);
   /// The content is not needed any more; copies stay attached but hold nothing.
   void kill(ObjId);
   /// Detaches a copy and returns its units. Not the home, not pinned, not the only current copy.
@@ -83,7 +85,18 @@ class ChunkTable {
   std::string history(ObjId) const;
 
  private:
-  enum class Event : uint8_t { create, attach, landed, written, kill, drop, detach, pin, unpin };
+  enum class Event : uint8_t {
+    create,
+    attach,
+    landed,
+    written,
+    exchange,
+    kill,
+    drop,
+    detach,
+    pin,
+    unpin
+  };
   struct Entry {
     ObjId id;
     Event event;

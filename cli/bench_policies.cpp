@@ -83,8 +83,8 @@ PolicyRow Policies::measure(const std::string& policy, double fraction) {
   run.nvme.directories = a_.nvme;
   run.nvme.bytes_per_second = static_cast<double>(a_.nvme_rate);
   TimedSession session(workload, plan, budgets, run, a_.optimizer.lr);
-  const PlanInput chosen{in.layout,  in.shape, in.programs, *plan.policy,  in.updater,
-                         in.budgets, in.clip,  in.rates,    in.simulation, in.objective};
+  const PlanInput chosen{in.layout, in.shape, in.programs,   *plan.policy, in.updater, in.budgets,
+                         in.clip,   in.rates, in.simulation, in.objective, in.overlap};
   const Arm arm{workload, plan, chosen, session};
   for (uint32_t i = 0; i < a_.pairs; ++i) {
     std::optional<PolicySample> best;

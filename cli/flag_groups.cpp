@@ -59,6 +59,15 @@ void add_objective(Flags& flags, Objective& objective) {
                "What policy auto makes least: the step, or what is moved, by the time it takes");
 }
 
+void add_overlap(Flags& flags, OptimizerOverlap& overlap) {
+  flags.choice(
+      "--optimizer-overlap", overlap,
+      std::array<std::string_view, 5>{"auto", "none", "forward", "backward", "speculative"},
+      "When updates run: at the end of a step, beside the next forward or the backward "
+      "pass; there before the norm to clip by is known, and again where it clips; auto "
+      "takes what is predicted to be fastest");
+}
+
 void add_recompute(Flags& flags, uint32_t& blocks) {
   flags.value(
       "--recompute", "none|block|N", "none",
@@ -122,6 +131,7 @@ void add_budget(Flags& flags, BudgetArgs& args) {
   add_chunk_size(flags, args.chunk_bytes);
   flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
   add_objective(flags, args.objective);
+  add_overlap(flags, args.overlap);
   add_threads(flags, args.threads);
 }
 

@@ -36,6 +36,7 @@ struct BudgetArgs {
   uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
   std::string policy = "auto";
   Objective objective = Objective::time;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
   uint32_t threads = 0;  ///< 0: every core this process may use
 };
 
@@ -149,6 +150,7 @@ struct SimArgs {
   OptimizerConfig optimizer;
   double clip = 1.0;
   Objective objective = Objective::time;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
   uint32_t steps = 24;
   bool no_bound = false;
   SimFormat format = SimFormat::text;

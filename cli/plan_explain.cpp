@@ -33,7 +33,11 @@ std::string homes_of(const ChunkPlacement& c, const StateShape& shape, ChunkId c
     if (!planes.empty()) out += (out.empty() ? "" : "; ") + planes + " on " + name_of(place);
   }
   if (c.keep_grad == KeepGrad::yes) out += "; gradient stays for its update";
-  if (c.defers_update) out += "; updated in the next step";
+  if (c.speculates) {
+    out += "; updated before the norm is known";
+  } else if (c.defers_update) {
+    out += "; updated in the next step";
+  }
   return out;
 }
 
@@ -46,9 +50,10 @@ std::string first_tensor(const ChunkLayout& layout, ChunkId c) {
 
 std::string explain_plan(const PlanInput& in, const PlanResult& r) {
   const PlacementInput placement = placement_input(in);
-  const StepModel model =
-      model_step(in.layout, in.shape, *in.programs.front(),
-                 deferred_updates(placement, *in.programs.front(), 0), r.plan.staging);
+  const bool speculates = r.plan.speculating_chunks() != 0;
+  const StepModel model = model_step(
+      in.layout, in.shape, *in.programs.front(),
+      deferred_updates(placement, *in.programs.front(), 0, speculates), r.plan.staging, speculates);
   const size_t unit = in.shape.unit_bytes();
   const PlacementProgram lp(model, room_of(placement, r.plan.staging), link_costs(in.rates, unit));
   std::vector<Worth> worth(in.layout.chunks());

@@ -151,6 +151,10 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
     text += "\nFrom NVMe it reads " + format_bytes(r.prediction.nvme_read_bytes) +
             ", to NVMe it writes " + format_bytes(r.prediction.nvme_write_bytes) + ".";
   }
+  if (const uint32_t n = r.plan.speculating_chunks(); n != 0) {
+    text += "\nOf " + std::to_string(layout.chunks()) + " chunks " + std::to_string(n) +
+            " are updated before the norm to clip by is known, and again where it clips.";
+  }
   return text;
 }
 
@@ -180,6 +184,7 @@ std::string plan_json(const PlanResult& r, const std::vector<Fix>& fixes) {
       tier["by_category"][name_of(static_cast<Category>(k))] = r.tiers[t].by_category[k];
     }
   }
+  j["speculating_chunks"] = r.plan.speculating_chunks();
   j["shortfall"] = nlohmann::ordered_json::array();
   for (const Shortfall& s : r.shortfall) {
     j["shortfall"].push_back({{"tier", name_of(s.tier)}, {"bytes", s.bytes}, {"for", s.what}});

@@ -31,6 +31,7 @@ SessionConfig session_config(const RunArgs& args) {
   c.seed = args.seed;
   c.policy = args.budget.policy;
   c.objective = args.budget.objective;
+  c.overlap = args.budget.overlap;
   c.chunk_bytes = args.budget.chunk_bytes;
   c.threads = resolve_threads(args.budget.threads);
   return c;

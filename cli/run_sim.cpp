@@ -45,6 +45,7 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
         PlanInput input =
             workload.input(*policy, {row.budgets, {}}, args.clip, rates, {kWarmUp, args.steps});
         input.objective = args.objective;
+        input.overlap = args.overlap;
         row.plan = make_plan(input);
         row.roofline = roofline(row.plan.prediction.work, rates);
         if (!args.no_bound) row.bound = bound_of(input);

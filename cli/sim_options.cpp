@@ -30,6 +30,7 @@ void add_sim(CLI::App& app, SimArgs& args) {
   flags.each("--policy", "NAME", "auto", "Offload policy; `strata policies` lists them",
              [&args](const std::string& text) { args.policies.push_back(text); });
   add_objective(flags, args.objective);
+  add_overlap(flags, args.overlap);
   add_chunk_size(flags, args.chunk_bytes);
   flags.choice("--optimizer", args.optimizer.kind, std::array<std::string_view, 2>{"adamw", "sgd"},
                "AdamW, or SGD without momentum");

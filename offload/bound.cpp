@@ -1,5 +1,7 @@
 #include "offload/bound.hpp"
 
+#include <algorithm>
+
 #include "offload/policy/planned.hpp"
 
 namespace strata {
@@ -41,14 +43,12 @@ double update_seconds(const PlanInput& in) {
   return static_cast<double>(bytes) / in.rates.update_bytes_per_second;
 }
 
-}  // namespace
-
-Bound bound_of(const PlanInput& in) {
-  const PlacementInput placement = placement_input(in);
+/// `in_backward`: no update waits for the next step.
+Bound bound_with(const PlanInput& in, const PlacementInput& placement, bool in_backward) {
   const Program& program = *in.programs.front();
   const Place staging = staging_of(placement);
-  const StepModel model =
-      model_step(in.layout, in.shape, program, deferred_updates(placement, program, 0), staging);
+  const StepModel model = model_step(in.layout, in.shape, program,
+                                     deferred_updates(placement, program, 0, in_backward), staging);
   const Room room = room_of(placement, staging);
   const size_t unit = in.shape.unit_bytes();
   const LinkUnits costs = costs_alone(in.rates, unit);
@@ -70,6 +70,27 @@ Bound bound_of(const PlanInput& in) {
         costs.nvme_read + costs.nvme_write - 2 * static_cast<double>(unit) / mixed;
   }
   out.step_seconds = lp.relax_time(time).value;
+  return out;
+}
+
+}  // namespace
+
+Bound bound_of(const PlanInput& in) {
+  const PlacementInput placement = placement_input(in);
+  const Bound waiting = bound_with(in, placement, false);
+  const bool may_speculate =
+      in.clip > 0 && staging_of(placement) == Place::device &&
+      (in.overlap == OptimizerOverlap::automatic || in.overlap == OptimizerOverlap::speculative);
+  if (!may_speculate || !waiting.feasible) return waiting;
+  // Plans do either: what they save is in both bounds, what speculation costs in neither.
+  Bound out = bound_with(in, placement, true);
+  if (!out.feasible || waiting.transfer_seconds < out.transfer_seconds) {
+    out.transfer_seconds = waiting.transfer_seconds;
+    out.bytes = waiting.bytes;
+  }
+  out.step_seconds =
+      out.feasible ? std::min(out.step_seconds, waiting.step_seconds) : waiting.step_seconds;
+  out.feasible = true;
   return out;
 }
 

@@ -35,6 +35,7 @@ Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& sh
       next_use_(layout.chunks() * kPlanes),
       last_use_(layout.chunks() * kPlanes, 0),
       ahead_(layout.chunks() * kPlanes, Ahead::no),
+      older_(layout.chunks() * kPlanes),
       op_fences_(std::max(options.run_ahead, 1u)) {
   if (plan.chunks.size() != layout.chunks()) {
     throw StateError("the plan places " + std::to_string(plan.chunks.size()) +
@@ -85,6 +86,8 @@ Engine::~Engine() {
         const UnitList units = table_.detach({c, static_cast<Plane>(p)}, place);
         for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
       }
+      const UnitList& older = older_[object_index({c, static_cast<Plane>(p)})];
+      for (uint32_t i = 0; i < older.count; ++i) pool(Place::nvme).release(older.ids[i]);
     }
   }
 }
@@ -153,7 +156,13 @@ void Engine::begin_op() {
   backend_.wait(op_fences_[tick_ % op_fences_.size()]);
   run_actions();
   for (const ObjUse& u : op.uses) {
+    if (pending_[u.object.chunk].speculated) conclude_speculation();
+  }
+  for (const ObjUse& u : op.uses) {
     if (pending_[u.object.chunk].pending) update(u.object.chunk);
+  }
+  if (program_->trains() && options_.clip > 0 && expectation_known_ && expects_) {
+    for (const ObjUse& u : op.uses) keep_older(u.object.chunk);
   }
   for (const ObjUse& u : op.uses) table_.pin(u.object);
   for (const ObjUse& u : op.uses) make_present(u);
@@ -188,9 +197,9 @@ void Engine::end_op() {
   const Fence fence = compute.record();
   for (const ObjUse& u : op.uses) {
     if (u.access == Access::read) {
-      read_units(u.object, Place::device, Resource::compute, fence);
+      read_units(units_of(u.object, Place::device), Place::device, Resource::compute, fence);
     } else {
-      write_units(u.object, Place::device, Resource::compute, fence);
+      write_units(units_of(u.object, Place::device), Place::device, Resource::compute, fence);
       table_.written(u.object, Place::device);
     }
     table_.unpin(u.object);
@@ -266,7 +275,7 @@ void Engine::gradient_complete(ChunkId c, const Fence& op) {
     // What is made last is updated first in the next step: it need not be read again.
     const bool updated_soon = undecided && updates_on_device() && options_.clip > 0 &&
                               cursor_ + policy_.look_ahead() >= program_->ops().size();
-    if (!updated_soon) drop_copy(grad, Place::device, Freed::by_transfer);
+    if (!updated_soon && !speculates_now(c)) drop_copy(grad, Place::device, Freed::by_transfer);
   }
   if (!placed.on_device() && options_.clip <= 0) {
     Stream& d2h = backend_.stream(Resource::d2h);
@@ -298,13 +307,17 @@ void Engine::set_ready(ChunkId c, bool ready) {
 
 void Engine::retire_weights(ChunkId c) {
   const ObjId weight{c, Plane::weight};
-  if (!pending_[c].ready || program_->next_use(weight, cursor_) != program_->ops().size()) return;
+  if (!pending_[c].ready || pending_[c].speculated) return;
+  if (program_->next_use(weight, cursor_) != program_->ops().size()) return;
   // They are about to change: a cached copy is dead already, unless the update starts from it.
   const bool staged = table_.at(weight).home == Place::nvme && plan_.staging == Place::device;
   if (!staged && table_.at(weight).at(Place::device).present() && evictable(weight)) {
     drop_copy(weight, Place::device);
   }
-  if (options_.clip > 0) return;
+  if (options_.clip > 0) {
+    if (speculates_now(c)) update(c);
+    return;
+  }
   set_ready(c, false);
   pending_[c].pending = true;
   if (!plan_.chunks[c].defers_update) update(c);
@@ -342,12 +355,18 @@ void Engine::issue_norm() {
   record_hazard_.did_read(Resource::d2h, mirror.done);
   mirror.hazard.did_write(Resource::d2h, mirror.done);
   while (!ready_.empty()) {
-    pending_[ready_.back()].pending = true;
+    Pending& p = pending_[ready_.back()];
+    p.pending = !p.speculated;
     set_ready(ready_.back(), false);
   }
+  expectation_known_ = false;
+  if (!plan_.updates_at_end) return;
+  flush();
+  for (const Fence& update : mirror.updates) compute.wait(update);
 }
 
 void Engine::flush() {
+  conclude_speculation();
   run_updates([](const Pending&) { return true; });
 }
 

@@ -69,6 +69,9 @@ struct EngineStats {
   uint64_t prefetches = 0, wasted_prefetches = 0;
   uint64_t weight_fetches = 0;
   uint64_t hints_skipped = 0, evictions = 0, updates = 0;
+  /// Updates made before the step-wide value was known, and those of them that were undone, since
+  /// it was another than they took: these are not among `updates`.
+  uint64_t speculated_updates = 0, undone_updates = 0;
 };
 
 class Engine final : public OpSink, private OpScope {
@@ -100,6 +103,9 @@ class Engine final : public OpSink, private OpScope {
   void end();
   /// In virtual time: issues all ops of the current program without the model's code.
   void run_program();
+  /// In virtual time, where values are not known: whether from now on steps clip or fail, which
+  /// speculation does not expect.
+  void assume_unexpected(bool unexpected) noexcept { assumed_unexpected_ = unexpected; }
   /// Runs every pending update: before checkpoints and exports.
   void flush();
   /// Blocks until the training step that is `back` steps before the newest (0 or 1) is done.
@@ -154,6 +160,14 @@ class Engine final : public OpSink, private OpScope {
   void run_actions();
   void look_ahead();
   void apply(const Action&);
+
+  // engine_speculation.cpp: updates before the step-wide value is known
+  void create_older(ChunkId);
+  void keep_older(ChunkId);
+  bool speculates_now(ChunkId);
+  void expect_as(const StepMirror&);
+  void conclude_speculation();
+  void go_back(ChunkId);
   const ProgramOp& current_op() const { return program_->ops()[cursor_]; }
 
   // engine_moves.cpp: units, copies, updates
@@ -168,6 +182,7 @@ class Engine final : public OpSink, private OpScope {
   /// there is none.
   bool evict_one(OpIndex least_distance);
   bool make_room_for_update(ChunkId, OpIndex needed_by);
+  void transfer(const UnitList&, Place from, const UnitList&, Place to);
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);
   void write_back(ObjId, Place from);
@@ -181,6 +196,7 @@ class Engine final : public OpSink, private OpScope {
   void now_on_device(ObjId, bool);
   OpIndex next_use(ObjId);
   bool survives_until_update(ChunkId) const;
+  UnitList acquire_below(ObjId, Place);
   bool attach_below(ObjId, Place);
   UnitPool& pool(Place p) { return *pools_[static_cast<size_t>(p)]; }
   const UnitPool& pool(Place p) const { return *pools_[static_cast<size_t>(p)]; }
@@ -194,10 +210,11 @@ class Engine final : public OpSink, private OpScope {
   template <class Block>
   void for_each_block(const Piece&, Plane, const Block&) const;
   void settle();
-  void read_units(ObjId, Place, Resource, const Fence&);
-  void write_units(ObjId, Place, Resource, const Fence&);
-  void order_reads(ObjId, Place, Resource);
-  void order_writes(ObjId, Place, Resource);
+  void read_units(const UnitList&, Place, Resource, const Fence&);
+  void write_units(const UnitList&, Place, Resource, const Fence&);
+  void order_reads(const UnitList&, Place, Resource);
+  void order_writes(const UnitList&, Place, Resource);
+  const UnitList& units_of(ObjId id, Place p) const { return table_.at(id).at(p).units; }
   static size_t object_index(ObjId id) noexcept {
     return id.chunk * kPlanes + static_cast<size_t>(id.plane);
   }
@@ -245,14 +262,24 @@ class Engine final : public OpSink, private OpScope {
 
   // pending updates and what they need of their step
   struct Pending {
-    bool ready = false;    // gradient final, step-wide value not known yet
-    bool pending = false;  // may run now
+    bool ready = false;       // gradient final, step-wide value not known yet
+    bool pending = false;     // may run now
+    bool speculated = false;  // was made, not known whether rightly; not pending
+    bool older_kept = false;  // what the next update changes on the device is on NVMe too
     double lr = 0;
     uint32_t mirror = 0;
   };
   std::vector<Pending> pending_;
   uint64_t updates_seen_ = 0;
-  std::vector<ChunkId> ready_;       // those that are `Pending::ready`
+  std::vector<ChunkId> ready_;  // those that are `Pending::ready`
+  uint32_t speculated_ = 0;     // chunks that are `Pending::speculated`
+  /// Whether the last step-wide value known was as speculation expects; while it is not, updates
+  /// wait for it.
+  bool expects_ = true;
+  bool assumed_unexpected_ = false;
+  bool expectation_known_ = true;  // of the step before the newest
+  /// As `nonfinite_weight_`, of updates that may still turn out wrong.
+  std::atomic<uint32_t> speculated_nonfinite_{UINT32_MAX};
   uint64_t unready_grad_units_ = 0;  // of the gradients of all others
 
   /// `object_index` of copies on the device that may be evicted while they are not pinned,
@@ -268,6 +295,7 @@ class Engine final : public OpSink, private OpScope {
 
   std::vector<uint64_t> last_use_;  // per object
   std::vector<Ahead> ahead_;        // per object
+  std::vector<UnitList> older_;     // per object, on NVMe: the version before the newest
   uint32_t waiting_prefetches_ = 0;
   uint64_t tick_ = 0;             // ops issued over the whole run
   std::vector<Fence> op_fences_;  // ring of `run_ahead`

@@ -40,6 +40,15 @@ void sum_chunk_squares(HostContext& host, SquareSumJob job) {
 void run_finish_step(HostContext&, NormInput in) { finish_step(in); }
 void run_finish_chunk(HostContext&, ChunkScaleInput in) { finish_chunk(in); }
 
+void store_scale(HostContext&, kernels::StepScale* to, kernels::StepScale scale) { *to = scale; }
+
+void take_least(HostContext&, std::atomic<uint32_t>* to, std::atomic<uint32_t>* from, bool keep) {
+  const uint32_t found = from->exchange(UINT32_MAX, std::memory_order_relaxed);
+  uint32_t least = to->load(std::memory_order_relaxed);
+  while (keep && found < least && !to->compare_exchange_weak(least, found)) {
+  }
+}
+
 std::pair<float, float> inverse_bias(const OptimizerConfig& c, uint64_t step) {
   if (c.kind != OptimizerKind::adamw) return {1.0f, 1.0f};
   return {static_cast<float>(1 / kernels::bias_correction(c.beta1, step + 1)),

@@ -24,6 +24,9 @@ void add_gradient(HostContext&, void* acc, DType acc_type, const void* x, DType 
 void sum_chunk_squares(HostContext&, SquareSumJob);
 void run_finish_step(HostContext&, NormInput);
 void run_finish_chunk(HostContext&, ChunkScaleInput);
+void store_scale(HostContext&, kernels::StepScale* to, kernels::StepScale);
+/// Resets `from`; if `keep`, `to` becomes the least of both.
+void take_least(HostContext&, std::atomic<uint32_t>* to, std::atomic<uint32_t>* from, bool keep);
 
 /// 1 / (1 - beta^t) for both betas, t counting from 1; ones for SGD.
 std::pair<float, float> inverse_bias(const OptimizerConfig&, uint64_t step);

@@ -30,6 +30,7 @@ void Engine::create_objects() {
         throw StateError(std::string("the plan's ") + name_of(home) + " homes exceed its units");
       }
     }
+    if (plan_.chunks[c].speculates) create_older(c);
   }
 }
 
@@ -37,31 +38,38 @@ std::string Engine::describe_home(Place place, UnitId unit) const {
   for (ChunkId c = 0; c < layout_.chunks(); ++c) {
     for (size_t p = 0; p < kPlanes; ++p) {
       const Object& o = table_.at({c, static_cast<Plane>(p)});
-      const UnitList& units = o.at(place).units;
-      if (!o.exists || o.home != place) continue;
-      if (std::find(units.ids.begin(), units.ids.begin() + units.count, unit) ==
-          units.ids.begin() + units.count) {
-        continue;
-      }
+      const auto in = [unit](const UnitList& units) {
+        const auto end = units.ids.begin() + units.count;
+        return std::find(units.ids.begin(), end, unit) != end;
+      };
+      const bool older = place == Place::nvme && in(older_[c * kPlanes + p]);
+      if (!o.exists || (!older && (o.home != place || !in(o.at(place).units)))) continue;
       const auto pieces = layout_.in_chunk(c);
-      return std::string(name_of(static_cast<Plane>(p))) + " of chunk " + std::to_string(c) + " (" +
-             layout_.params()[pieces.front().param].name + (pieces.size() > 1 ? ", ...)" : ")");
+      return std::string(older ? "an older " : "") + name_of(static_cast<Plane>(p)) + " of chunk " +
+             std::to_string(c) + " (" + layout_.params()[pieces.front().param].name +
+             (pieces.size() > 1 ? ", ...)" : ")");
     }
   }
   return "nothing between uses";
 }
 
-/// Units of host or NVMe. False: there are not enough.
-bool Engine::attach_below(ObjId id, Place place) {
+/// Units of host or NVMe; none: there are not enough.
+UnitList Engine::acquire_below(ObjId id, Place place) {
   UnitList units;
   for (const uint32_t n = shape_.units(id); units.count < n; ++units.count) {
     const auto u = pool(place).try_acquire(category_of(id.plane));
     if (!u) {
       for (uint32_t i = 0; i < units.count; ++i) pool(place).release(units.ids[i]);
-      return false;
+      return {};
     }
     units.ids[units.count] = *u;
   }
+  return units;
+}
+
+bool Engine::attach_below(ObjId id, Place place) {
+  const UnitList units = acquire_below(id, place);
+  if (units.count == 0) return false;
   table_.attach(id, place, units);
   return true;
 }
@@ -175,7 +183,7 @@ bool Engine::evictable(ObjId id) const {
 /// gradient that waits for its update is used by it, before the chunk's weights.
 OpIndex Engine::next_use(ObjId id) {
   const Pending& p = pending_[id.chunk];
-  if (id.plane == Plane::grad && (p.ready || p.pending)) id.plane = Plane::weight;
+  if (id.plane == Plane::grad && (p.ready || p.pending || p.speculated)) id.plane = Plane::weight;
   NextUse& next = next_use_[object_index(id)];
   if (next.run != runs_ || next.at < cursor_) {
     const auto end = static_cast<OpIndex>(program_->ops().size());
@@ -219,29 +227,25 @@ bool Engine::make_room_for_update(ChunkId c, OpIndex needed_by) {
   return true;
 }
 
-void Engine::order_reads(ObjId id, Place place, Resource r) {
-  const UnitList& units = table_.at(id).at(place).units;
+void Engine::order_reads(const UnitList& units, Place place, Resource r) {
   for (uint32_t i = 0; i < units.count; ++i) {
     pool(place).hazard(units.ids[i]).order_read(backend_.stream(r), r);
   }
 }
 
-void Engine::order_writes(ObjId id, Place place, Resource r) {
-  const UnitList& units = table_.at(id).at(place).units;
+void Engine::order_writes(const UnitList& units, Place place, Resource r) {
   for (uint32_t i = 0; i < units.count; ++i) {
     pool(place).hazard(units.ids[i]).order_write(backend_.stream(r), r);
   }
 }
 
-void Engine::read_units(ObjId id, Place place, Resource r, const Fence& fence) {
-  const UnitList& units = table_.at(id).at(place).units;
+void Engine::read_units(const UnitList& units, Place place, Resource r, const Fence& fence) {
   for (uint32_t i = 0; i < units.count; ++i) {
     pool(place).hazard(units.ids[i]).did_read(r, fence);
   }
 }
 
-void Engine::write_units(ObjId id, Place place, Resource r, const Fence& fence) {
-  const UnitList& units = table_.at(id).at(place).units;
+void Engine::write_units(const UnitList& units, Place place, Resource r, const Fence& fence) {
   for (uint32_t i = 0; i < units.count; ++i) {
     pool(place).hazard(units.ids[i]).did_write(r, fence);
   }
@@ -258,20 +262,17 @@ Resource link(Place from, Place to) noexcept {
 
 }  // namespace
 
-void Engine::move(ObjId id, Place from, Place to) {
-  const Object& o = table_.at(id);
-  const UnitList &src = o.at(from).units, &dst = o.at(to).units;
+void Engine::transfer(const UnitList& src, Place from, const UnitList& dst, Place to) {
   const Resource r = link(from, to);
   Stream& stream = backend_.stream(r);
-  order_reads(id, from, r);
-  order_writes(id, to, r);
+  order_reads(src, from, r);
+  order_writes(dst, to, r);
   for (uint32_t i = 0; i < dst.count; ++i) {
     stream.copy(pool(to).address(dst.ids[i]), pool(from).address(src.ids[i]), shape_.unit_bytes());
   }
   const Fence fence = stream.record();
-  read_units(id, from, r, fence);
-  write_units(id, to, r, fence);
-  table_.landed(id, to);
+  read_units(src, from, r, fence);
+  write_units(dst, to, r, fence);
   const uint64_t bytes = dst.count * shape_.unit_bytes();
   switch (r) {
     case Resource::h2d: stats_.h2d_bytes += bytes; break;
@@ -279,6 +280,11 @@ void Engine::move(ObjId id, Place from, Place to) {
     case Resource::nvme_read: stats_.nvme_read_bytes += bytes; break;
     default: stats_.nvme_write_bytes += bytes; break;
   }
+}
+
+void Engine::move(ObjId id, Place from, Place to) {
+  transfer(units_of(id, from), from, units_of(id, to), to);
+  table_.landed(id, to);
 }
 
 /// Brings the newest content to the device, from the nearest place.
@@ -358,12 +364,15 @@ Place Engine::stage(ObjId id) {
   return place;
 }
 
-/// Ends `stage`; what changed goes home. A weight on the device stays as a cached copy.
+/// Ends `stage`; what changed goes home. A weight on the device stays as a cached copy, and what
+/// the device alone has.
 void Engine::unstage(ObjId id, Place place, bool changed) {
   table_.unpin(id);
-  if (place == table_.at(id).home) return;
+  const Object& o = table_.at(id);
+  if (place == o.home) return;
   if (changed) write_back(id, place);
   if (place == Place::device && id.plane == Plane::weight) return;
+  if (o.version != 0 && !o.home_current()) return;
   drop_copy(id, place, changed ? Freed::by_transfer : Freed::by_compute);
 }
 
@@ -378,15 +387,24 @@ void Engine::update(ChunkId c) {
   Stream& stream = backend_.stream(r);
   StepMirror& mirror = mirrors_[p.mirror];
   const bool stepwide = options_.clip > 0;
+  const bool speculates = stepwide && p.ready;  // the value is not known yet
   const kernels::StepScale* scale;
   if (on_device) {
     scale = stepwide
                 ? &reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step())->scale
                 : reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales()) + c;
-    record_hazard_.order_read(stream, r);
   } else {
-    scale = stepwide ? &mirror.record.scale : &chunk_scales_[c];
-    (stepwide ? mirror.hazard : chunk_scale_hazards_[c]).order_read(stream, r);
+    scale = stepwide && !speculates ? &mirror.record.scale : &chunk_scales_[c];
+  }
+  Hazard& scale_hazard = on_device                 ? record_hazard_
+                         : stepwide && !speculates ? mirror.hazard
+                                                   : chunk_scale_hazards_[c];
+  scale_hazard.order_read(stream, r);
+  if (speculates) {
+    keep_older(c);
+    const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
+    launch_native<store_scale, HostContext>(stream, Cost{}, &chunk_scales_[c],
+                                            kernels::StepScale{1.0f, 1, inv1, inv2});
   }
   PlanePlaces places{};
   for (size_t i = 0; i < kPlanes; ++i) {
@@ -394,31 +412,39 @@ void Engine::update(ChunkId c) {
     if (shape_.units(id) == 0) continue;
     places[i] = stage(id);
     if (id.plane == Plane::grad) {
-      order_reads(id, places[i], r);
+      order_reads(units_of(id, places[i]), places[i], r);
     } else {
-      order_writes(id, places[i], r);
+      order_writes(units_of(id, places[i]), places[i], r);
     }
   }
   const auto& slices = shape_.slices(c);
   updater_.update(stream,
                   {addresses(c, places), slices.data(), static_cast<uint32_t>(slices.size()),
-                   shape_.weight_type(), shape_.grad_type(), scale, &nonfinite_weight_, p.lr});
+                   shape_.weight_type(), shape_.grad_type(), scale,
+                   speculates ? &speculated_nonfinite_ : &nonfinite_weight_, p.lr});
   const Fence fence = stream.record();
-  if (on_device) {
-    record_hazard_.did_read(r, fence);
-  } else {
-    (stepwide ? mirror.hazard : chunk_scale_hazards_[c]).did_read(r, fence);
-  }
+  scale_hazard.did_read(r, fence);
   mirror.updates[static_cast<size_t>(r)] = fence;
   ++stats_.updates;
   note(Issued::update, weight);
-  read_units(grad, places[static_cast<size_t>(Plane::grad)], r, fence);
-  table_.kill(grad);
+  const Place grad_place = places[static_cast<size_t>(Plane::grad)];
+  read_units(units_of(grad, grad_place), grad_place, r, fence);
+  p.older_kept = false;
+  if (speculates) {
+    p.speculated = true;
+    ++speculated_;
+    ++stats_.speculated_updates;
+  } else {
+    table_.kill(grad);
+  }
   for (size_t i = 0; i < kPlanes; ++i) {
     const ObjId id{c, static_cast<Plane>(i)};
     if (shape_.units(id) == 0 || id.plane == Plane::grad) continue;
-    write_units(id, places[i], r, fence);
+    write_units(units_of(id, places[i]), places[i], r, fence);
     table_.written(id, places[i]);
+    if (speculates && table_.at(id).home != Place::device) {
+      table_.exchange(id, Place::nvme, older_[object_index(id)]);
+    }
   }
   const Place updated = places[static_cast<size_t>(Plane::weight)];
   if (updated != Place::device && table_.at(weight).at(Place::device).present()) {

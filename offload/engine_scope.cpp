@@ -99,8 +99,8 @@ void Engine::set_weight(ParamId p, const FillFn& fill) {
     const ObjId weight{piece.chunk, Plane::weight}, remainder{piece.chunk, Plane::remainder};
     const bool keeps_rest = split && shape_.units(remainder) != 0;
     const Place to = stage(weight), rest_to = keeps_rest ? stage(remainder) : to;
-    order_writes(weight, to, Resource::update);
-    if (keeps_rest) order_writes(remainder, rest_to, Resource::update);
+    order_writes(units_of(weight, to), to, Resource::update);
+    if (keeps_rest) order_writes(units_of(remainder, rest_to), rest_to, Resource::update);
     // In virtual time there is nothing to fill, but the same to move.
     for (uint64_t at = 0; at < piece.elems && backend_.executes(); at += kBlock) {
       const uint64_t n = std::min(kBlock, piece.elems - at);
@@ -120,11 +120,11 @@ void Engine::set_weight(ParamId p, const FillFn& fill) {
       backend_.wait(stream.record());
     }
     const Fence fence = stream.record();
-    write_units(weight, to, Resource::update, fence);
+    write_units(units_of(weight, to), to, Resource::update, fence);
     table_.written(weight, to);
     unstage(weight, to, true);
     if (!keeps_rest) continue;
-    write_units(remainder, rest_to, Resource::update, fence);
+    write_units(units_of(remainder, rest_to), rest_to, Resource::update, fence);
     table_.written(remainder, rest_to);
     unstage(remainder, rest_to, true);
   }
@@ -188,13 +188,13 @@ void Engine::visit(ParamId p, Plane plane, const VisitFn& visit) {
   for (const Piece& piece : layout_.of_param(p)) {
     const ObjId id{piece.chunk, plane};
     const Place from = stage(id);
-    order_reads(id, from, Resource::d2h);
+    order_reads(units_of(id, from), from, Resource::d2h);
     for_each_block(piece, plane, [&](uint64_t byte, uint64_t offset, size_t bytes) {
       stream.copy(block.data(), address(id, from, offset, size), bytes);
       backend_.wait(stream.record());
       visit(byte, block.data(), bytes);
     });
-    read_units(id, from, Resource::d2h, stream.record());
+    read_units(units_of(id, from), from, Resource::d2h, stream.record());
     unstage(id, from, false);
   }
 }
@@ -207,13 +207,13 @@ void Engine::load(ParamId p, Plane plane, const LoadFn& load) {
   for (const Piece& piece : layout_.of_param(p)) {
     const ObjId id{piece.chunk, plane};
     const Place to = stage(id);
-    order_writes(id, to, Resource::update);
+    order_writes(units_of(id, to), to, Resource::update);
     for_each_block(piece, plane, [&](uint64_t byte, uint64_t offset, size_t bytes) {
       load(byte, block.data(), bytes);
       stream.copy(address(id, to, offset, size), block.data(), bytes);
       backend_.wait(stream.record());
     });
-    write_units(id, to, Resource::update, stream.record());
+    write_units(units_of(id, to), to, Resource::update, stream.record());
     table_.written(id, to);
     unstage(id, to, true);
   }

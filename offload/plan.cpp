@@ -12,6 +12,16 @@ const char* name_of(Act a) noexcept {
   return kNames[static_cast<size_t>(a)];
 }
 
+const char* name_of(OptimizerOverlap o) noexcept {
+  constexpr const char* kNames[] = {"auto", "none", "forward", "backward", "speculative"};
+  return kNames[static_cast<size_t>(o)];
+}
+
+uint32_t Plan::speculating_chunks() const noexcept {
+  return static_cast<uint32_t>(std::count_if(chunks.begin(), chunks.end(),
+                                             [](const ChunkPlacement& c) { return c.speculates; }));
+}
+
 uint64_t Plan::hash() const {
   Hasher h;
   h.text(policy);
@@ -21,11 +31,13 @@ uint64_t Plan::hash() const {
     h.number(static_cast<uint64_t>(c.keep_weight));
     h.number(static_cast<uint64_t>(c.keep_grad));
     h.number(static_cast<uint64_t>(c.defers_update));
+    h.number(static_cast<uint64_t>(c.speculates));
   }
   h.number(device_units);
   h.number(host_units);
   h.number(nvme_units);
   h.number(static_cast<uint64_t>(staging));
+  h.number(static_cast<uint64_t>(updates_at_end));
   h.number(need.non_model_bytes);
   for (const auto& list : actions) {
     h.number(list.size());
@@ -87,6 +99,7 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
       const ObjId id{c, static_cast<Plane>(p)};
       const uint32_t units = shape.units(id);
       const bool windowed = windows.first_unit(id) >= 0;
+      if (chunks[c].speculates && id.plane != Plane::grad) need.nvme_units += units;  // older
       switch (chunks[c].home(id.plane)) {
         case Place::device: need.home_units += windowed ? 0 : units; continue;
         case Place::host: need.host_units += units; break;

@@ -13,6 +13,13 @@ namespace strata {
 /// Whether a gradient that is complete stays on the device until its chunk's update.
 enum class KeepGrad : uint8_t { if_it_fits, no, yes };
 
+/// When updates run, beside what. `automatic`: as the policy says. `none`: at the end of the step,
+/// beside nothing. `forward`: in the next step's forward pass. `backward`: as soon as a chunk's
+/// gradient is final, which a step-wide value forbids. `speculative`: so all the same, in the
+/// expectation that nothing is clipped; else from the older version again, with the value.
+enum class OptimizerOverlap : uint8_t { automatic, none, forward, backward, speculative };
+const char* name_of(OptimizerOverlap) noexcept;
+
 /// Where a chunk's planes live between uses.
 struct ChunkPlacement {
   std::array<Place, kPlanes> homes{};
@@ -22,6 +29,9 @@ struct ChunkPlacement {
   /// Without a step-wide value: the update waits for a hint, or for the chunk's next use, rather
   /// than come as soon as nothing reads the weights any more.
   bool defers_update = false;
+  /// With a step-wide value: the update does not wait for it. The version before stays on NVMe, and
+  /// the gradient at home, until it is known.
+  bool speculates = false;
 
   static constexpr ChunkPlacement all(Place home, bool keep_weight = false) noexcept {
     ChunkPlacement c;
@@ -73,11 +83,15 @@ struct Plan {
   uint32_t device_units = 0, host_units = 0, nvme_units = 0;
   /// Where planes that live on NVMe come for their update.
   Place staging = Place::device;
+  /// Updates run at the end of their step.
+  bool updates_at_end = false;
   MemoryNeed need;
   /// One list a program, ascending by `issue_before`.
   std::vector<std::vector<Action>> actions;
 
   uint64_t hash() const;
+  /// Chunks whose updates do not wait for a step-wide value.
+  uint32_t speculating_chunks() const noexcept;
 };
 
 /// Fixed device units of objects in windows: (chunk, plane) -> first unit.

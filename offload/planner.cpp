@@ -42,6 +42,35 @@ Place staging_of(const PlanInput& in, const PlacementInput& placement,
   return Place::device;
 }
 
+/// Whether an update of the chunk moves something, and all that it changes is on NVMe or the
+/// device.
+bool may_speculate(const PlanInput& in, ChunkId c, const ChunkPlacement& placed) {
+  bool moves = false;
+  for (const Plane plane : {Plane::weight, Plane::remainder, Plane::m, Plane::v}) {
+    if (in.shape.units({c, plane}) == 0) continue;
+    if (placed.home(plane) == Place::host) return false;
+    moves = moves || placed.home(plane) == Place::nvme;
+  }
+  return moves && in.shape.trained(c);
+}
+
+/// Makes a policy's plan keep to the overlap that was asked for.
+void obey_overlap(const PlanInput& in, PolicyPlan& decided) {
+  const OptimizerOverlap overlap = in.overlap;
+  if (overlap == OptimizerOverlap::automatic) return;
+  const bool waits = overlap == OptimizerOverlap::none || overlap == OptimizerOverlap::forward;
+  const bool speculates = overlap == OptimizerOverlap::speculative && in.clip > 0;
+  if (speculates) decided.staging = Place::device;
+  for (ChunkId c = 0; c < decided.chunks.size(); ++c) {
+    ChunkPlacement& placed = decided.chunks[c];
+    if (in.clip <= 0) {
+      if (overlap != OptimizerOverlap::speculative) placed.defers_update = waits;
+      continue;
+    }
+    placed.speculates = speculates && !placed.defers_update && may_speculate(in, c, placed);
+  }
+}
+
 /// Plans with one policy, whatever its candidates.
 PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   const size_t unit = in.shape.unit_bytes();
@@ -50,6 +79,8 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   Plan& plan = r.plan;
   plan.policy = in.policy.name();
   PolicyPlan decided = in.policy.plan(placement);
+  obey_overlap(in, decided);
+  plan.updates_at_end = in.overlap == OptimizerOverlap::none;
   plan.chunks = std::move(decided.chunks);
   plan.staging = staging_of(in, placement, plan.chunks, decided.staging, plan.need);
   plan.host_units = plan.need.host_units;
@@ -82,9 +113,11 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   std::array<size_t, kTiers> limits = r.minimum;
   if (r.fits) {
     limits = b.bytes;
-    MemoryNeed least;
-    staging_of(in, placement, in.policy.place_least(placement), decided.staging, least);
-    r.minimum = bytes_of(least);
+    PolicyPlan least{in.policy.place_least(placement), {}, decided.staging};
+    obey_overlap(in, least);
+    MemoryNeed need;
+    staging_of(in, placement, least.chunks, least.staging, need);
+    r.minimum = bytes_of(need);
   }
   Ledger ledger(limits);
   std::vector<Reservation> external;
@@ -134,16 +167,23 @@ PlacementInput placement_input(const PlanInput& in) {
           units_in(b.bytes[kHost], b.external[kHost], unit),
           units_in(b.bytes[kNvme], b.external[kNvme], unit),
           in.clip > 0,
-          in.rates};
+          in.rates,
+          in.overlap};
 }
 
 PlanResult make_plan(const PlanInput& in) {
+  if (in.overlap == OptimizerOverlap::backward && in.clip > 0) {
+    throw ConfigError(
+        "optimizer overlap 'backward': with clipping, updates need the norm of all gradients, "
+        "which "
+        "is known after the backward pass; take 'speculative', 'forward' or 'auto', or clip at 0");
+  }
   const PlacementInput placement = placement_input(in);
   // Of the device before all else, among what fits if anything does.
   std::array<size_t, kTiers> least{};
   const auto with = [&](const Policy& policy, SimulationLength simulation) {
     return plan_with({in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip,
-                      in.rates, simulation},
+                      in.rates, simulation, in.objective, in.overlap},
                      placement);
   };
   PlanResult best;

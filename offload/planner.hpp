@@ -34,6 +34,7 @@ struct PlanInput {
   /// How long a plan that fits is simulated. Two steps show the peaks; the default has no more.
   SimulationLength simulation = {};
   Objective objective = Objective::time;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
 };
 
 struct TierReport {

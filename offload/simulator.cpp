@@ -65,14 +65,18 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, Simul
   backend.drain();
   EngineStats from = engine.stats();
   VirtualTimes begin = backend.times(), end = begin;
-  for (uint32_t s = 0; s < length.warm_up + length.steps; ++s) {
-    if (s == length.warm_up) from = engine.stats();
+  const uint32_t steps = length.warm_up + length.steps;
+  const auto step = [&](uint32_t s) {
     engine.begin(0, {s, 0, 1});
     engine.run_program();
     engine.end();
+  };
+  for (uint32_t s = 0; s < steps; ++s) {
+    if (s == length.warm_up) from = engine.stats();
+    step(s);
     // A step ends when compute is through with it, whatever goes on elsewhere.
     const bool last_of_warm_up = s + 1 == length.warm_up;
-    if (last_of_warm_up || s + 1 == length.warm_up + length.steps) {
+    if (last_of_warm_up || s + 1 == steps) {
       backend.take_times(backend.stream(Resource::compute).record(),
                          last_of_warm_up ? &begin : &end);
     }
@@ -80,6 +84,16 @@ Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, Simul
   // In the steady state each step runs the updates of the one before it, so the last one's own are
   // left out.
   const EngineStats to = engine.stats();
+  if (plan.speculating_chunks() != 0) {
+    // For the peaks: of a step whose speculation fails, one that waits for its value, and one that
+    // speculates again.
+    engine.assume_unexpected(true);
+    step(steps);
+    step(steps + 1);
+    engine.assume_unexpected(false);
+    step(steps + 2);
+    step(steps + 3);
+  }
   // As a run goes on: an evaluation finds the last step's updates still to be made.
   for (uint32_t p = 1; p < in.programs.size(); ++p) {
     engine.begin(p);

@@ -64,6 +64,7 @@ void finish_step(const NormInput& in) {
   const bool clips = in.clip > 0 && r.grad_norm + 1e-6 > in.clip;
   r.scale = {clips ? static_cast<float>(in.clip / (r.grad_norm + 1e-6)) : 1.0f, finite ? 1u : 0u,
              in.inv_bias1, in.inv_bias2};
+  r.as_expected = finite && !clips ? 1 : 0;
 }
 
 void finish_chunk(const ChunkScaleInput& in) {

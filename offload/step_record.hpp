@@ -18,6 +18,9 @@ struct StepRecord {
   /// First tensor, in registration order, whose gradient is not finite; UINT32_MAX: none.
   uint32_t nonfinite_grad = UINT32_MAX;
   uint32_t nonfinite_loss = 0;
+  /// Updates that were made before this was known took what it says: nothing is clipped, all is
+  /// finite.
+  uint32_t as_expected = 1;
 };
 
 /// Offsets, in bytes, of the engine's own small records on the device.

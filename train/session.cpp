@@ -68,8 +68,9 @@ uint32_t Workload::index_of(Mode mode) const {
 PlanInput Workload::plan_input(const Budgets& budgets) const {
   std::vector<const Program*> programs;
   for (const Planned& p : programs_) programs.push_back(p.program.get());
-  return {*layout_, *shape_,      std::move(programs), *policy_, *updater_,
-          budgets,  config_.clip, config_.rates,       {},       config_.objective};
+  return {*layout_,  *shape_,           std::move(programs), *policy_,
+          *updater_, budgets,           config_.clip,        config_.rates,
+          {},        config_.objective, config_.overlap};
 }
 
 MicroBatchOrder choose_order(SessionConfig config, const Budgets& budgets) {

@@ -34,6 +34,7 @@ struct SessionConfig {
   /// What times are predicted from.
   VirtualRates rates;
   Objective objective = Objective::time;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
   /// What is planned: at least one of these. Without training there are weights alone, no
   /// gradients or records, and in bf16 no remainders.
   bool trains = true, evaluates = true, generates = false;

@@ -85,6 +85,13 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   constexpr double kClips[] = {0.0, 0.05, 1.0, 1e6};
   s.clip = draw.pick(kClips);
   s.seed = draw.below(1 << 30);
+  constexpr OptimizerOverlap kOverlaps[] = {
+      OptimizerOverlap::automatic, OptimizerOverlap::automatic,   OptimizerOverlap::none,
+      OptimizerOverlap::forward,   OptimizerOverlap::speculative, OptimizerOverlap::speculative};
+  s.overlap = draw.pick(kOverlaps);
+  if (s.clip <= 0 && s.overlap == OptimizerOverlap::speculative) {
+    s.overlap = OptimizerOverlap::backward;
+  }
   s.threads = static_cast<uint32_t>(1 + draw.below(3));
   c.reference_threads = static_cast<uint32_t>(1 + draw.below(3));
   c.evaluate = draw.below(2) == 1;
@@ -128,7 +135,8 @@ VerifyCase random_case(uint64_t seed, uint64_t index,
   const double u = draw.unit();
   if (!nvme_directories.empty() && draw.below(8) != 0) {
     constexpr double kHostShares[] = {0, 0, 0.2, 0.5, 0.9};
-    c.budgets.bytes[2] = workload.state_bytes();
+    const bool two_versions = s.overlap == OptimizerOverlap::speculative;
+    c.budgets.bytes[2] = workload.state_bytes() * (two_versions ? 2 : 1);
     c.budgets.bytes[1] =
         static_cast<size_t>(static_cast<double>(workload.state_bytes()) * draw.pick(kHostShares));
     wide.bytes = {size_t{1} << 40, c.budgets.bytes[1], c.budgets.bytes[2]};
@@ -160,14 +168,15 @@ std::string describe(const VerifyCase& c) {
   char text[384];
   std::snprintf(
       text, sizeof text,
-      "%s %s batch %u accum %u%s clip %g %s%s policy %s chunk %llu threads %u device %zu "
+      "%s %s batch %u accum %u%s clip %g %s%s overlap %s policy %s chunk %llu threads %u device "
+      "%zu "
       "host %zu nvme %zu recompute %s delay seed %llu%s",
       s.model.c_str(), name_of(s.dtype), s.shape.batch, s.shape.micro_batches,
       s.order == MicroBatchOrder::vertical ? " vertical" : "", s.clip,
       s.optimizer.kind == OptimizerKind::adamw ? "adamw" : "sgd",
       s.optimizer.kind == OptimizerKind::sgd && s.optimizer.momentum > 0 ? " momentum" : "",
-      s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes), s.threads,
-      c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], recompute.c_str(),
+      name_of(s.overlap), s.policy.c_str(), static_cast<unsigned long long>(s.chunk_bytes),
+      s.threads, c.budgets.bytes[0], c.budgets.bytes[1], c.budgets.bytes[2], recompute.c_str(),
       static_cast<unsigned long long>(c.delay_seed), c.evaluate ? " evaluating" : "");
   std::string out = text;
   if (c.checkpoint_after != 0) {
@@ -186,6 +195,9 @@ void count_coverage(Coverage& coverage, const VerifyCase& c, const VerifyOutcome
   count(s.clip <= 0 ? "clip off" : o.clipped ? "clip active" : "clip inactive");
   count(s.optimizer.kind == OptimizerKind::adamw ? "optimizer adamw" : "optimizer sgd");
   count("threads " + std::to_string(s.threads));
+  count(std::string("overlap ") + name_of(s.overlap));
+  if (o.stats.speculated_updates != 0) count("speculation");
+  if (o.stats.undone_updates != 0) count("speculation undone");
   count("policy " + s.policy.substr(0, s.policy.find(':')));
   count(s.recompute == 0            ? "recompute none"
         : s.recompute == kAllBlocks ? "recompute block"

@@ -55,6 +55,12 @@ PlacementProgram::Moves PlacementProgram::moves_of(const StepModel::Object& o) c
       m.nvme.add(out_nvme).add(in_nvme);
     }
   }
+  if (gradient && o.speculated) {
+    m.host.add(out_host);
+    m.nvme.add(out_nvme);
+  } else if (o.speculated) {
+    m.device.add(out_nvme);
+  }
   if (!updated || gradient) return m;
   if (on_device) {
     m.host.add(out_host);
@@ -92,7 +98,7 @@ void PlacementProgram::add_objects() {
                                              : host ? -LinearProgram::kInfinity
                                                     : all,
                                              LinearProgram::kInfinity);
-  std::map<ChunkId, uint32_t> whole_chunk;
+  std::map<ChunkId, uint32_t> whole_chunk, resident;
   for (size_t i = 0; i < model_.objects.size(); ++i) {
     const StepModel::Object& o = model_.objects[i];
     const Moves& m = moves_[i];
@@ -111,6 +117,17 @@ void PlacementProgram::add_objects() {
       whole_chunk.emplace(o.id.chunk, v.device);
     }
     charge_always(home, factor);
+    if (o.speculated) {
+      // A chunk that is on the device as a whole needs no older version: no more than each is
+      // there.
+      charge(v.device, m.device, factor);
+      const auto whole = resident.try_emplace(o.id.chunk, kNone).first;
+      if (whole->second == kNone) whole->second = add_variable({}, factor);
+      charge(whole->second, m.device, -factor);
+      const uint32_t row = program_.add_row(-LinearProgram::kInfinity, 0);
+      program_.add(row, whole->second, 1);
+      program_.add(row, v.device, -1);
+    }
     program_.add(nvme_row, v.device, o.units);
     if (host && nvme) {
       v.host = add_variable(m.host, factor);
@@ -246,9 +263,9 @@ std::vector<Choice> PlacementProgram::round_exactly(uint32_t most_solves) const 
 }
 
 LinkUnits PlacementProgram::moves_of(size_t object, const Choice& choice) const {
-  LinkUnits sum;
-  if (choice.home == Place::device) return sum;
   const Moves& m = moves_[object];
+  if (choice.home == Place::device) return m.device;
+  LinkUnits sum;
   const bool host = choice.home == Place::host;
   sum.add(host ? m.host : m.nvme);
   for (size_t e = 0; e < choice.kept.size(); ++e) {

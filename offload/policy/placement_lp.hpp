@@ -46,8 +46,10 @@ struct Room {
 /// Variables: whether an object's home is the device, or the host (else NVMe); for each gap whether
 /// it is kept. Rows: in each slot what is in use and kept fits the device; homes fit host and NVMe.
 /// A weight is written once a step unless its home is the device, a gradient after each event whose
-/// gap is not kept. Where updates run beside the host's memory, a chunk is on the device as a whole
-/// or not at all, records on the host cost nothing, and weights come back after each update.
+/// gap is not kept. Where updates speculate, gradients are written once more, and what lives on the
+/// device is written as the older version. Where updates run beside the host's memory, a chunk is
+/// on the device as a whole or not at all, records on the host cost nothing, and weights come back
+/// after each update.
 class PlacementProgram {
  public:
   /// `spread`: how much dearer, at most, it makes some chunks than others, so that of equals those
@@ -85,7 +87,7 @@ class PlacementProgram {
   };
   /// What an object moves each step by its home, and for each gap that is not kept.
   struct Moves {
-    LinkUnits host, nvme;
+    LinkUnits device, host, nvme;
     LinkUnits gap_host, gap_nvme;
     std::vector<bool> gap_counts;  // by event
   };

@@ -31,8 +31,12 @@ std::vector<ChunkPlacement> placements(const StepModel& m, const std::vector<Cho
     for (size_t e = 0; e < o.events.size(); ++e) {
       const bool to_update = o.events[(e + 1) % o.events.size()].update;
       const bool stays = choices[i].kept[e] || m.gap(o, e).empty();
-      if (to_update && m.updates_on_device && stays) p.keep_grad = KeepGrad::yes;
+      if (to_update && m.updates_on_device && stays && !o.speculated) p.keep_grad = KeepGrad::yes;
     }
+  }
+  for (const StepModel::Object& o : m.objects) {
+    ChunkPlacement& p = out[o.id.chunk];
+    p.speculates = o.speculated && !p.on_device();
   }
   return out;
 }
@@ -73,11 +77,15 @@ Room room_of(const PlacementInput& in, Place staging) {
   return room;
 }
 
-std::vector<bool> deferred_updates(const PlacementInput& in, const Program& program, double share) {
+std::vector<bool> deferred_updates(const PlacementInput& in, const Program& program, double share,
+                                   bool speculates) {
   const uint32_t chunks = in.layout.chunks();
   std::vector<bool> out(chunks, false);
   if (!program.trains()) return out;
-  if (in.stepwide) return std::vector<bool>(chunks, true);
+  const bool at_end = in.overlap == OptimizerOverlap::none;
+  const bool in_forward = at_end || in.overlap == OptimizerOverlap::forward;
+  if (in_forward || (in.stepwide && !speculates)) return std::vector<bool>(chunks, true);
+  if (in.overlap == OptimizerOverlap::backward) return out;
   std::vector<ChunkId> order;
   std::vector<bool> seen(chunks, false);
   for (const ProgramOp& op : program.ops()) {
@@ -111,7 +119,8 @@ LinkUnits link_costs(const VirtualRates& r, size_t unit_bytes) {
 
 std::string PlannedPolicy::name() const {
   char text[64];
-  std::snprintf(text, sizeof text, "auto:defer=%g,staging=%u", defer_, staging_);
+  std::snprintf(text, sizeof text, "auto:defer=%g,staging=%u%s", defer_, staging_,
+                speculate_ ? ",speculate=1" : "");
   return text;
 }
 
@@ -120,13 +129,18 @@ PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   Room room = room_of(in, staging);
   const uint32_t device = room.device;
   room.device -= std::min(device, staging_);
+  const bool speculates = in.stepwide && staging == Place::device &&
+                          (in.overlap == OptimizerOverlap::speculative ||
+                           (speculate_ && in.overlap == OptimizerOverlap::automatic));
+  if (speculates) room.nvme /= 2;  // two versions
   const LinkUnits costs = link_costs(in.rates, in.shape.unit_bytes());
   PolicyPlan out;
   out.staging = staging;
   for (const Program* program : in.programs) {
     const bool first = out.actions.empty();
-    const std::vector<bool> deferred = deferred_updates(in, *program, defer_);
-    const StepModel model = model_step(in.layout, in.shape, *program, deferred, staging);
+    const std::vector<bool> deferred = deferred_updates(in, *program, defer_, speculates);
+    const StepModel model =
+        model_step(in.layout, in.shape, *program, deferred, staging, speculates);
     std::vector<Choice> choices;
     if (first) {
       choices = PlacementProgram(model, room, costs, kSpread).round();

@@ -73,7 +73,7 @@ std::vector<ChunkPlacement> place_below_device(const PlacementInput& in) {
 
 std::span<const PolicyInfo> policies() {
   static constexpr std::array<PolicyInfo, 6> kPolicies = {{
-      {"auto", "defer=FRACTION,staging=UNITS",
+      {"auto", "defer=FRACTION,staging=UNITS,speculate=0|1",
        "the plan predicted to be fastest: what to keep from a linear program, and all the others"},
       {"resident", "", "everything on the device; refuses when it does not fit"},
       {"static", "w=FRACTION,o=FRACTION",
@@ -159,7 +159,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
       policy = std::make_unique<AutoPolicy>();
     } else {
       const double defer = take_fraction("defer", 0);
-      policy = std::make_unique<PlannedPolicy>(defer, take_count("staging", 2, 1 << 20));
+      const uint32_t staging = take_count("staging", 2, 1 << 20);
+      policy = std::make_unique<PlannedPolicy>(defer, staging, take_count("speculate", 0, 1) != 0);
     }
   } else if (name == "belady") {
     policy = std::make_unique<BeladyPolicy>();

@@ -30,6 +30,7 @@ struct PlacementInput {
   /// Updates need a value of the whole step, as with clipping.
   bool stepwide = true;
   VirtualRates rates = {};
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
 };
 
 struct PolicyPlan {

@@ -83,7 +83,7 @@ std::vector<int64_t> free_units(const StepModel& m, const std::vector<Choice>& c
 }
 
 StepModel model_step(const ChunkLayout& layout, const StateShape& shape, const Program& program,
-                     const std::vector<bool>& deferred, Place staging) {
+                     const std::vector<bool>& deferred, Place staging, bool speculates) {
   const std::vector<Span> spans = spans_of(program, layout.chunks());
   const Updates updates = place_updates(shape, program, spans, deferred);
   const WindowMap windows(layout, shape);
@@ -98,7 +98,8 @@ StepModel model_step(const ChunkLayout& layout, const StateShape& shape, const P
       const uint32_t units = shape.units(id);
       if (units == 0) continue;
       object_of[c * kPlanes + p] = m.objects.size();
-      m.objects.push_back({id, units, windows.first_unit(id) >= 0 ? 0 : units, {}});
+      const bool speculated = speculates && shape.trained(c) && !deferred[c];
+      m.objects.push_back({id, units, windows.first_unit(id) >= 0 ? 0 : units, {}, speculated});
     }
   }
   const auto use = [&](ObjId id, uint32_t slot, bool update) {

@@ -30,6 +30,9 @@ struct StepModel {
     /// What it takes of the device while it is there: nothing where it has a window of its own.
     uint32_t device_units;
     std::vector<Event> events;  // ascending
+    /// Its chunk's update does not wait for the step-wide value: until that is known, a gradient is
+    /// kept at home, and what else the update changes as an older version on NVMe.
+    bool speculated = false;
   };
   /// Ops of the program.
   OpIndex ops = 0;
@@ -76,8 +79,9 @@ std::vector<int64_t> free_units(const StepModel&, const std::vector<Choice>&, ui
 
 /// `deferred`: by chunk, whether its update waits for the next step's forward pass; with a
 /// step-wide value all do. Such an update comes when the chunk before it, in order of first use, is
-/// used first; the others come as soon as nothing reads the weights any more.
+/// used first; the others come as soon as nothing reads the weights any more, `speculates`:
+/// although there is a step-wide value.
 StepModel model_step(const ChunkLayout&, const StateShape&, const Program&,
-                     const std::vector<bool>& deferred, Place staging);
+                     const std::vector<bool>& deferred, Place staging, bool speculates = false);
 
 }  // namespace strata

@@ -81,6 +81,36 @@ TEST(ChunkTable, AKilledGradientHoldsNothingAndVersionsNeverRepeat) {
   EXPECT_EQ(back.ids, (std::array<UnitId, 2>{1, 2}));
 }
 
+TEST(ChunkTable, UnitsOfAnotherVersionTakeThePlaceOfStaleOnes) {
+  ChunkTable t(1);
+  t.create(kWeight, Place::nvme);
+  t.attach(kWeight, Place::nvme, units(7));
+  t.written(kWeight, Place::nvme);
+  UnitList other = units(9);
+  expect_refused(t, kWeight, "the only current copy was exchanged",
+                 [&] { t.exchange(kWeight, Place::nvme, other); });
+  t.attach(kWeight, Place::device, units(1));
+  t.landed(kWeight, Place::device);
+  t.written(kWeight, Place::device);
+  UnitList two = {{3, 4}, 2};
+  expect_refused(t, kWeight, "exchanged for none alike",
+                 [&] { t.exchange(kWeight, Place::nvme, two); });
+  expect_refused(t, kWeight, "exchanged for none alike",
+                 [&] { t.exchange(kWeight, Place::host, other); });
+  t.exchange(kWeight, Place::nvme, other);
+  EXPECT_EQ(other.ids[0], 7u) << "the older version";
+  EXPECT_EQ(t.at(kWeight).at(Place::nvme).units.ids[0], 9u);
+  EXPECT_FALSE(t.at(kWeight).home_current());
+  t.landed(kWeight, Place::nvme);
+  EXPECT_TRUE(t.at(kWeight).home_current());
+  // And back: the newest content is given up.
+  t.kill(kWeight);
+  t.exchange(kWeight, Place::nvme, other);
+  t.written(kWeight, Place::nvme);
+  EXPECT_EQ(t.at(kWeight).at(Place::nvme).units.ids[0], 7u);
+  EXPECT_FALSE(t.at(kWeight).current(Place::device));
+}
+
 TEST(ChunkTable, RefusesTransitionsOfObjectsThatWereNotCreated) {
   ChunkTable t(3);
   const ObjId id{2, Plane::m};

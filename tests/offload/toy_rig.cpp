@@ -26,7 +26,7 @@ Plans::Plans(const Config& c)
       policy(make_policy(c.policy)) {}
 
 PlanInput Plans::input(const Budgets& b) const {
-  return {layout, shape, programs, *policy, *updater, b, config.clip, {}};
+  return {layout, shape, programs, *policy, *updater, b, config.clip, {}, {}, {}, config.overlap};
 }
 
 Budgets Plans::budgets() const {
@@ -35,7 +35,8 @@ Budgets Plans::budgets() const {
   size_t host = wide.minimum[1], nvme = 0;
   if (config.host_share < 1) {
     host = between(0, host, config.host_share);
-    nvme = wide.minimum[1];
+    // Speculation keeps two versions there.
+    nvme = wide.minimum[1] * (config.overlap == OptimizerOverlap::speculative ? 2 : 1);
     wide = make_plan(input({{kPlenty, host, nvme}, {}}));
   }
   return {{between(wide.minimum[0], wide.tiers[0].peak, config.memory), host, nvme}, {}};

@@ -41,6 +41,7 @@ struct Config {
   uint32_t nvme_directories = 1;
   bool recompute = false;
   MicroBatchOrder order = MicroBatchOrder::horizontal;
+  OptimizerOverlap overlap = OptimizerOverlap::automatic;
   uint64_t delay_seed = 0;
   uint32_t max_delay_microseconds = 100;
   /// Evaluate after every second step, while updates are pending; between the others steps follow

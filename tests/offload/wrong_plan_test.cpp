@@ -35,6 +35,7 @@ void scatter_updates(std::mt19937_64& random, Plan& plan) {
   for (ChunkPlacement& c : plan.chunks) {
     c.keep_grad = static_cast<KeepGrad>(random() % 3);
     c.defers_update = random() % 2 == 0;
+    c.speculates = c.speculates && random() % 2 == 0;
   }
 }
 
@@ -73,6 +74,7 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
     std::array<size_t, kTiers> limits = in.budgets.bytes;
     if (run % 2 == 1) {
       scatter_homes(random, seed < 2 ? Place::host : Place::nvme, plan);
+      for (ChunkPlacement& c : plan.chunks) c.speculates = seed >= 2;
       scatter_updates(random, plan);
       plan.need = memory_need(layout, shape, in.programs, plan.chunks, plan.staging);
       plan.device_units = plan.need.device_units();
@@ -90,6 +92,7 @@ TEST_P(WrongPlans, FinishInVirtualTime) {
     engine.zero_state();
     for (ParamId p = 0; p < layout.params().size(); ++p) engine.set_weight(p, {});
     for (uint64_t step = 0; step < 2; ++step) {
+      engine.assume_unexpected(random() % 2 == 0);
       engine.begin(0, {step, 0, 1});
       engine.run_program();
       engine.end();
@@ -123,6 +126,8 @@ TEST(ConcurrencyWrongPlans, TwoHundredRealRunsEqualResident) {
         constexpr const char* kPolicies[] = {"lru", "static:w=0.3,o=0.3", "belady", "gemini:n=2"};
         c.policy = kPolicies[random() % 4];
         c.host_share = i % 5 == 0 ? 0 : 1;
+        c.overlap = OptimizerOverlap::automatic;
+        if (i % 10 == 0 && c.clip > 0) c.overlap = OptimizerOverlap::speculative;
         c.memory = i % 4 < 2 ? 0 : 0.2;
         c.threads = 1 + static_cast<uint32_t>(i % 3);
         c.delay_seed = random() | 1;
