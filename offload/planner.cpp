@@ -35,10 +35,13 @@ uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
 /// wants them on the device. Sets the need.
 Place staging_of(const PlanInput& in, const PlacementInput& placement,
                  const std::vector<ChunkPlacement>& chunks, std::optional<Place> wanted,
-                 MemoryNeed& need) {
-  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::host);
+                 uint32_t link_units, MemoryNeed& need) {
+  const auto with = [&](Place staging) {
+    return memory_need(in.layout, in.shape, in.programs, chunks, staging, link_units);
+  };
+  need = with(Place::host);
   if (wanted != Place::device && need.host_units <= placement.host_units) return Place::host;
-  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::device);
+  need = with(Place::device);
   return Place::device;
 }
 
@@ -51,7 +54,8 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   plan.policy = in.policy.name();
   PolicyPlan decided = in.policy.plan(placement);
   plan.chunks = std::move(decided.chunks);
-  plan.staging = staging_of(in, placement, plan.chunks, decided.staging, plan.need);
+  plan.staging =
+      staging_of(in, placement, plan.chunks, decided.staging, decided.link_units, plan.need);
   plan.host_units = plan.need.host_units;
   plan.nvme_units = plan.need.nvme_units;
   plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
@@ -83,7 +87,7 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   if (r.fits) {
     limits = b.bytes;
     MemoryNeed least;
-    staging_of(in, placement, in.policy.place_least(placement), decided.staging, least);
+    staging_of(in, placement, in.policy.place_least(placement), decided.staging, kLinkUnits, least);
     r.minimum = bytes_of(least);
   }
   Ledger ledger(limits);
@@ -134,7 +138,8 @@ PlacementInput placement_input(const PlanInput& in) {
           units_in(b.bytes[kHost], b.external[kHost], unit),
           units_in(b.bytes[kNvme], b.external[kNvme], unit),
           in.clip > 0,
-          in.rates};
+          in.rates,
+          in.objective};
 }
 
 PlanResult make_plan(const PlanInput& in) {
@@ -143,7 +148,7 @@ PlanResult make_plan(const PlanInput& in) {
   std::array<size_t, kTiers> least{};
   const auto with = [&](const Policy& policy, SimulationLength simulation) {
     return plan_with({in.layout, in.shape, in.programs, policy, in.updater, in.budgets, in.clip,
-                      in.rates, simulation},
+                      in.rates, simulation, in.objective},
                      placement);
   };
   PlanResult best;

@@ -11,8 +11,15 @@ namespace strata {
 class PlannedPolicy final : public Policy {
  public:
   /// `defer`: the share of updates that wait for the next step where they need not; `staging`:
-  /// device units left to transfers, at least one for each of two links.
-  PlannedPolicy(double defer, uint32_t staging) : defer_(defer), staging_(std::max(staging, 2u)) {}
+  /// device units left to transfers; `on_nvme`: the most units of a chunk that are on NVMe while
+  /// the host stages updates, or somewhat more; none: what costs least.
+  PlannedPolicy(double defer, uint32_t staging, std::optional<uint32_t> on_nvme = {})
+      : defer_(defer), staging_(staging), on_nvme_(on_nvme) {}
+
+  /// Of a step in which updates come as `model` says, one an object; none: nothing fits.
+  std::vector<Choice> choose(const PlacementInput&, const StepModel& model) const;
+  /// What all plans for an input may share.
+  static uint32_t cheapest_on_nvme(const PlacementInput&);
 
   std::string name() const override;
   bool streams() const noexcept override { return true; }
@@ -27,15 +34,18 @@ class PlannedPolicy final : public Policy {
  private:
   double defer_;
   uint32_t staging_;
+  std::optional<uint32_t> on_nvme_;
 };
 
 /// Whether updates come to the device: the host is too small to stage two of them.
 Place staging_of(const PlacementInput&);
-/// All units that may hold homes and copies; some of the host stage updates of what lives on NVMe.
+/// All units that may hold homes and copies.
 Room room_of(const PlacementInput&, Place staging);
 /// Which updates wait for the next step: an even share, in order of first use.
 std::vector<bool> deferred_updates(const PlacementInput&, const Program&, double share);
 /// What moving a unit costs in seconds; reads and writes of NVMe as they share the drive.
 LinkUnits link_costs(const VirtualRates&, size_t unit_bytes);
+/// The same for reads and writes that have the drive for themselves.
+LinkUnits link_costs_alone(VirtualRates, size_t unit_bytes);
 
 }  // namespace strata
