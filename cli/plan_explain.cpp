@@ -21,7 +21,19 @@ struct Worth {
   double seconds = 0;
 };
 
-std::string homes_of(const ChunkPlacement& c, const StateShape& shape, ChunkId chunk) {
+/// By chunk, whether its update is planned for the step after its own, before its first use.
+std::vector<bool> updated_next_step(const Program& program, const Plan& plan) {
+  std::vector<bool> out(plan.chunks.size(), false);
+  if (plan.actions.empty()) return out;
+  for (const Action& a : plan.actions.front()) {
+    if (a.act != Act::update) continue;
+    out[a.object.chunk] = a.issue_before <= program.next_use({a.object.chunk, Plane::weight}, 0);
+  }
+  return out;
+}
+
+std::string homes_of(const ChunkPlacement& c, const StateShape& shape, ChunkId chunk,
+                     bool next_step) {
   std::string out;
   for (const Place place : kAllPlaces) {
     std::string planes;
@@ -35,7 +47,7 @@ std::string homes_of(const ChunkPlacement& c, const StateShape& shape, ChunkId c
   if (c.keep_grad == KeepGrad::yes) out += "; gradient stays for its update";
   if (c.speculates) {
     out += "; updated before the norm is known";
-  } else if (c.defers_update) {
+  } else if (next_step) {
     out += "; updated in the next step";
   }
   return out;
@@ -63,11 +75,12 @@ std::string explain_plan(const PlanInput& in, const PlanResult& r) {
     worth[o.id.chunk].units += o.units;
     worth[o.id.chunk].seconds += lp.cost_when_streamed(i);
   }
+  const std::vector<bool> next_step = updated_next_step(*in.programs.front(), r.plan);
   std::vector<Row> rows = {{"chunks", "from", "lives", "holds", "saves", "for each MiB"}};
   for (ChunkId c = 0; c < in.layout.chunks();) {
     ChunkId end = c + 1;
     while (end < in.layout.chunks() && r.plan.chunks[end] == r.plan.chunks[c] &&
-           worth[end].units == worth[c].units) {
+           next_step[end] == next_step[c] && worth[end].units == worth[c].units) {
       ++end;
     }
     Worth sum;
@@ -77,7 +90,8 @@ std::string explain_plan(const PlanInput& in, const PlanResult& r) {
     }
     const double mib = static_cast<double>(sum.units * unit) / (1 << 20);
     rows.push_back({c + 1 == end ? std::to_string(c) : fmt::format("{}-{}", c, end - 1),
-                    first_tensor(in.layout, c), homes_of(r.plan.chunks[c], in.shape, c),
+                    first_tensor(in.layout, c),
+                    homes_of(r.plan.chunks[c], in.shape, c, next_step[c]),
                     sum.units == 0 ? "-" : format_bytes(sum.units * unit),
                     sum.units == 0 ? "-" : fmt::format("{:.2f} ms", sum.seconds * 1e3),
                     sum.units == 0 ? "-" : fmt::format("{:.3f} ms", sum.seconds * 1e3 / mib)});

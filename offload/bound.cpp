@@ -5,16 +5,6 @@
 #include "offload/policy/planned.hpp"
 
 namespace strata {
-namespace {
-
-/// Reads and writes cost what each takes alone; what they save at once is apart.
-LinkUnits costs_alone(const VirtualRates& rates, size_t unit_bytes) {
-  VirtualRates alone = rates;
-  alone.nvme_mixed_bytes_per_second = 0;
-  return link_costs(alone, unit_bytes);
-}
-
-}  // namespace
 
 double compute_seconds(const Program& program, const VirtualRates& rates) {
   double sum = 0;
@@ -28,10 +18,8 @@ double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
   const LinkUnits bytes{static_cast<double>(p.h2d_bytes), static_cast<double>(p.d2h_bytes),
                         static_cast<double>(p.nvme_read_bytes),
                         static_cast<double>(p.nvme_write_bytes)};
-  return bytes.dot(costs_alone(rates, 1));
+  return bytes.dot(link_costs_alone(rates, 1));
 }
-
-namespace {
 
 double update_seconds(const PlanInput& in) {
   uint64_t bytes = 0;
@@ -43,6 +31,8 @@ double update_seconds(const PlanInput& in) {
   return static_cast<double>(bytes) / in.rates.update_bytes_per_second;
 }
 
+namespace {
+
 /// `in_backward`: no update waits for the next step.
 Bound bound_with(const PlanInput& in, const PlacementInput& placement, bool in_backward) {
   const Program& program = *in.programs.front();
@@ -51,7 +41,7 @@ Bound bound_with(const PlanInput& in, const PlacementInput& placement, bool in_b
                                      deferred_updates(placement, program, 0, in_backward), staging);
   const Room room = room_of(placement, staging);
   const size_t unit = in.shape.unit_bytes();
-  const LinkUnits costs = costs_alone(in.rates, unit);
+  const LinkUnits costs = link_costs_alone(in.rates, unit);
   const PlacementProgram lp(model, room, costs);
   const LinearSolution least = lp.relax();
   Bound out;

@@ -23,6 +23,8 @@ Bound bound_of(const PlanInput&);
 
 /// What the program's ops take at full speed.
 double compute_seconds(const Program&, const VirtualRates&);
+/// What the step's updates take.
+double update_seconds(const PlanInput&);
 /// What a predicted step moves, divided by the rates of its links, as in `Bound`.
 double transfer_seconds(const Prediction&, const VirtualRates&);
 

@@ -310,7 +310,7 @@ void Engine::retire_weights(ChunkId c) {
   if (!pending_[c].ready || pending_[c].speculated) return;
   if (program_->next_use(weight, cursor_) != program_->ops().size()) return;
   // They are about to change: a cached copy is dead already, unless the update starts from it.
-  const bool staged = table_.at(weight).home == Place::nvme && plan_.staging == Place::device;
+  const bool staged = table_.at(weight).home == Place::nvme;
   if (!staged && table_.at(weight).at(Place::device).present() && evictable(weight)) {
     drop_copy(weight, Place::device);
   }

@@ -137,11 +137,12 @@ std::optional<UnitId> Engine::acquire_unit(Category category, Take take, bool ma
 /// ops need and the other gradients that wait: with a step-wide value all that are still to come,
 /// without one those whose weights are still used.
 bool Engine::survives_until_update(ChunkId chunk) const {
-  if (!updates_on_device() || table_.at({chunk, Plane::grad}).home != Place::nvme) return false;
+  if (table_.at({chunk, Plane::grad}).home != Place::nvme) return false;
   const bool stepwide = options_.clip > 0;
   if (!stepwide && program_->next_use({chunk, Plane::weight}, cursor_) == program_->ops().size()) {
     return true;
   }
+  if (!updates_on_device()) return false;
   uint64_t units = plan_.need.device_units();
   if (stepwide) {
     units += unready_grad_units_;
@@ -343,11 +344,11 @@ Place Engine::stage(ObjId id) {
   const Object& o = table_.at(id);
   const Place place = o.home == Place::nvme ? plan_.staging : o.home;
   table_.pin(id);
-  // A gradient that stayed on the device although its update runs elsewhere.
-  if (place != Place::device && o.current(Place::device) && !o.home_current()) {
-    write_back(id, Place::device);
+  const bool stayed = place != Place::device && o.current(Place::device);
+  if (place == o.home || o.current(place)) {
+    if (stayed && !o.home_current()) write_back(id, Place::device);
+    return place;
   }
-  if (place == o.home || o.current(place)) return place;
   if (!o.at(place).present() &&
       !(place == Place::device ? try_attach(id, true) : attach_below(id, place))) {
     throw StateError("no unit can be freed on the " + std::string(name_of(place)) + " for chunk " +
@@ -358,7 +359,8 @@ Place Engine::stage(ObjId id) {
   if (place == Place::device) {
     fetch(id);
   } else {
-    move(id, Place::nvme, place);
+    // What stayed on the device need not come from NVMe, nor go there before its update.
+    move(id, stayed ? Place::device : Place::nvme, place);
     note(Issued::fetch, id, o.at(place).units.ids[0]);
   }
   return place;
@@ -459,6 +461,11 @@ void Engine::update(ChunkId c) {
   for (size_t i = 0; i < kPlanes; ++i) {
     const ObjId id{c, static_cast<Plane>(i)};
     if (shape_.units(id) != 0) unstage(id, places[i], id.plane != Plane::grad);
+  }
+  const Object& g = table_.at(grad);
+  const bool stayed = g.home != Place::device && g.at(Place::device).present();
+  if (stayed && g.version == 0) {
+    drop_copy(grad, Place::device, Freed::by_transfer);
   }
 }
 

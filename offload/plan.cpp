@@ -83,7 +83,8 @@ uint64_t non_model_bytes(const ChunkLayout& layout, const StateShape& shape,
 
 MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
                        const std::vector<const Program*>& programs,
-                       const std::vector<ChunkPlacement>& chunks, Place staging) {
+                       const std::vector<ChunkPlacement>& chunks, Place staging,
+                       uint32_t link_units) {
   const WindowMap windows(layout, shape);
   MemoryNeed need;
   need.fixed_units = windows.units();
@@ -115,13 +116,13 @@ MemoryNeed memory_need(const ChunkLayout& layout, const StateShape& shape,
   if (largest_update != 0) {
     // Two, so that one is written back while the next is read.
     if (staging == Place::host) need.host_units += 2 * largest_update;
-    if (staging == Place::device) need.stream_units = largest_update + 2;
+    if (staging == Place::device) need.stream_units = largest_update + link_units;
   }
   for (const Program* program : programs) {
     for (const ProgramOp& op : program->ops()) {
       uint32_t units = 0;
       for (const ObjUse& u : op.uses) units += streamed(u.object) ? shape.units(u.object) : 0;
-      if (units != 0) need.stream_units = std::max(need.stream_units, units + 2);
+      if (units != 0) need.stream_units = std::max(need.stream_units, units + link_units);
     }
   }
   need.non_model_bytes = non_model_bytes(layout, shape, programs);

@@ -65,7 +65,7 @@ struct MemoryNeed {
   uint32_t fixed_units = 0;   // device windows of tensors that span chunks
   uint32_t home_units = 0;    // device homes outside windows
   uint32_t kept_units = 0;    // weights kept on the device, outside windows
-  uint32_t stream_units = 0;  // the largest op's or update's other units, and one for each link
+  uint32_t stream_units = 0;  // the largest op's or update's other units, and those for links
   uint32_t host_units = 0;
   uint32_t nvme_units = 0;
   uint64_t non_model_bytes = 0;  // values, workspaces, records
@@ -117,10 +117,15 @@ uint64_t record_bytes(const ChunkLayout&, const StateShape&, uint32_t micro_batc
 uint64_t non_model_bytes(const ChunkLayout&, const StateShape&,
                          const std::vector<const Program*>& programs);
 
+/// Device units beside what an op needs, so that transfers both ways run beside it.
+constexpr uint32_t kLinkUnits = 2;
+
 /// If any program trains, `programs[0]` does. `staging`: host, with room for two updates, or
-/// device. What no program trains is staged too, when its weights are loaded.
+/// device. What no program trains is staged too, when its weights are loaded. `link_units`: fewer
+/// than `kLinkUnits` where a plan counts on each.
 MemoryNeed memory_need(const ChunkLayout&, const StateShape&,
                        const std::vector<const Program*>& programs,
-                       const std::vector<ChunkPlacement>&, Place staging = Place::device);
+                       const std::vector<ChunkPlacement>&, Place staging = Place::device,
+                       uint32_t link_units = kLinkUnits);
 
 }  // namespace strata

@@ -35,10 +35,13 @@ uint32_t useful_device_units(const PlanInput& in, const MemoryNeed& need) {
 /// wants them on the device. Sets the need.
 Place staging_of(const PlanInput& in, const PlacementInput& placement,
                  const std::vector<ChunkPlacement>& chunks, std::optional<Place> wanted,
-                 MemoryNeed& need) {
-  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::host);
+                 uint32_t link_units, MemoryNeed& need) {
+  const auto with = [&](Place staging) {
+    return memory_need(in.layout, in.shape, in.programs, chunks, staging, link_units);
+  };
+  need = with(Place::host);
   if (wanted != Place::device && need.host_units <= placement.host_units) return Place::host;
-  need = memory_need(in.layout, in.shape, in.programs, chunks, Place::device);
+  need = with(Place::device);
   return Place::device;
 }
 
@@ -82,7 +85,8 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
   obey_overlap(in, decided);
   plan.updates_at_end = in.overlap == OptimizerOverlap::none;
   plan.chunks = std::move(decided.chunks);
-  plan.staging = staging_of(in, placement, plan.chunks, decided.staging, plan.need);
+  plan.staging =
+      staging_of(in, placement, plan.chunks, decided.staging, decided.link_units, plan.need);
   plan.host_units = plan.need.host_units;
   plan.nvme_units = plan.need.nvme_units;
   plan.device_units = std::clamp(placement.device_units, plan.need.device_units(),
@@ -116,7 +120,7 @@ PlanResult plan_with(const PlanInput& in, const PlacementInput& placement) {
     PolicyPlan least{in.policy.place_least(placement), {}, decided.staging};
     obey_overlap(in, least);
     MemoryNeed need;
-    staging_of(in, placement, least.chunks, least.staging, need);
+    staging_of(in, placement, least.chunks, least.staging, kLinkUnits, need);
     r.minimum = bytes_of(need);
   }
   Ledger ledger(limits);
@@ -168,6 +172,7 @@ PlacementInput placement_input(const PlanInput& in) {
           units_in(b.bytes[kNvme], b.external[kNvme], unit),
           in.clip > 0,
           in.rates,
+          in.objective,
           in.overlap};
 }
 

@@ -18,9 +18,6 @@ struct Budgets {
   std::array<size_t, kTiers> external{};
 };
 
-/// What `auto` makes least: the predicted step, or the bytes moved, each over the rate of its link.
-enum class Objective : uint8_t { time, bytes };
-
 struct PlanInput {
   const ChunkLayout& layout;
   const StateShape& shape;

@@ -9,10 +9,19 @@ std::vector<std::unique_ptr<Policy>> AutoPolicy::candidates(const PlacementInput
   for (const PolicyInfo& p : policies()) {
     if (p.name != name()) out.push_back(make_policy(p.name));
   }
+  // Units for transfers save time, not bytes.
+  const bool by_bytes = in.objective == Objective::bytes;
+  const std::vector<uint32_t> stagings =
+      by_bytes ? std::vector{0u, 1u, 2u} : std::vector{2u, 4u, 8u, 16u};
+  // Else each would find it out.
+  std::optional<uint32_t> on_nvme;
+  const bool stages = staging_of(in) == Place::host && in.nvme_units != 0;
+  if (stages && !by_bytes) on_nvme = PlannedPolicy::cheapest_on_nvme(in);
   const auto add = [&](std::initializer_list<double> shares, bool speculate) {
     for (const double defer : shares) {
-      for (const uint32_t staging : {2u, 4u, 8u, 16u}) {
-        out.push_back(std::make_unique<PlannedPolicy>(defer, staging, speculate));
+      if (by_bytes && defer != 0) break;
+      for (const uint32_t staging : stagings) {
+        out.push_back(std::make_unique<PlannedPolicy>(defer, staging, on_nvme, speculate));
       }
     }
   };

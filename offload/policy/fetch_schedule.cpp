@@ -81,8 +81,7 @@ void issue_early(std::vector<Fetch>& fetches, const std::vector<int64_t>& free_i
 }  // namespace
 
 std::vector<Action> schedule_transfers(const StepModel& m, const std::vector<Choice>& choices,
-                                       const std::vector<bool>& deferred, uint32_t device_units,
-                                       bool cyclic) {
+                                       uint32_t device_units, bool cyclic) {
   const uint32_t slots = m.slots();
   std::vector<int64_t> free = free_units(m, choices, device_units);
   std::vector<Fetch> fetches = list_fetches(m, choices);
@@ -109,15 +108,17 @@ std::vector<Action> schedule_transfers(const StepModel& m, const std::vector<Cho
       const bool from_update = o.events[e].update;
       const bool to_update = o.events[(e + 1) % o.events.size()].update;
       if (choices[i].kept[e] || gap.empty()) continue;
-      // The engine itself drops what an update leaves behind, and gradients before theirs.
+      // The engine itself drops what an update leaves behind, gradients before theirs, and weights
+      // that it does not start from.
+      const bool starts_from_home = to_update && choices[i].home == Place::host;
       const bool gone = o.id.plane == Plane::grad
                             ? from_update || to_update
-                            : !m.updates_on_device && (from_update || to_update);
+                            : !m.updates_on_device && (from_update || starts_from_home);
       if (!gone) add(Act::evict, o.id, gap.begin, 0);
     }
   }
   for (ChunkId c = 0; c < m.update_slot.size(); ++c) {
-    if (m.update_slot[c] == UINT32_MAX || !deferred[c]) continue;
+    if (m.update_slot[c] == UINT32_MAX) continue;
     add(Act::update, {c, Plane::weight}, m.update_slot[c], 1);
   }
   for (const Fetch& f : fetches) {

@@ -7,12 +7,11 @@
 namespace strata {
 
 /// Hints for one program that carry out `choices`, one an object of the model: evictions where
-/// something is not kept, deferred updates, and fetches. The fetch with the earliest deadline is
+/// something is not kept, updates, and fetches. The fetch with the earliest deadline is
 /// issued first, as soon as units stay free from then until its use. `device_units`: all that are
 /// not windows. `cyclic`: what the step's first ops use may be fetched at the end of the one
 /// before.
 std::vector<Action> schedule_transfers(const StepModel&, const std::vector<Choice>& choices,
-                                       const std::vector<bool>& deferred, uint32_t device_units,
-                                       bool cyclic);
+                                       uint32_t device_units, bool cyclic);
 
 }  // namespace strata

@@ -106,6 +106,13 @@ class LinearSolver {
     out.value = Clp_getObjValue(m) / scale_ + p.constant_;
     const double* x = Clp_getColSolution(m);
     out.x.assign(x, x + p.variables());
+    const auto prices = [&](const double* scaled, uint32_t n) {
+      std::vector<double> all(scaled, scaled + n);
+      for (double& price : all) price /= scale_;
+      return all;
+    };
+    out.variable_price = prices(Clp_getReducedCost(m), p.variables());
+    out.row_price = prices(Clp_getRowPrice(m), p.rows());
     return out;
   }
 
@@ -116,6 +123,18 @@ class LinearSolver {
 };
 
 LinearSolution solve(const LinearProgram& p) { return LinearSolver(p).solve(p); }
+
+LinearSolution solve_with_whole(LinearProgram p, uint32_t v) {
+  LinearSolver solver(p);
+  const LinearSolution relaxed = solver.solve(p);
+  if (!relaxed.feasible || distance_to_whole(relaxed.x[v]) <= kWhole) return relaxed;
+  const double lower = p.lower(v), upper = p.upper(v);
+  p.set_bounds(v, lower, std::floor(relaxed.x[v]));
+  LinearSolution below = solver.solve(p);
+  p.set_bounds(v, std::ceil(relaxed.x[v]), upper);
+  LinearSolution above = solver.solve(p);
+  return below.feasible && (!above.feasible || below.value <= above.value) ? below : above;
+}
 
 LinearSolution dive(LinearProgram p, const std::vector<uint32_t>& integers) {
   LinearSolver solver(p);

@@ -22,6 +22,8 @@ class LinearProgram {
   uint32_t variables() const noexcept { return static_cast<uint32_t>(cost_.size()); }
   uint32_t rows() const noexcept { return static_cast<uint32_t>(row_lower_.size()); }
   void set_bounds(uint32_t variable, double lower, double upper);
+  double lower(uint32_t variable) const { return lower_.at(variable); }
+  double upper(uint32_t variable) const { return upper_.at(variable); }
   double cost(uint32_t variable) const { return cost_.at(variable); }
   void set_cost(uint32_t variable, double cost) { cost_.at(variable) = cost; }
   void set_row_bounds(uint32_t row, double lower, double upper);
@@ -45,10 +47,16 @@ struct LinearSolution {
   bool feasible = false;
   double value = 0;
   std::vector<double> x;
+  /// What the value changes by for each unit by which a variable's, or a row's, binding bound
+  /// grows.
+  std::vector<double> variable_price, row_price;
 };
 
 /// Throws StateError when the program has no lower bound or the library gives up.
 LinearSolution solve(const LinearProgram&);
+
+/// The same where one variable, with bounds of any size, must be whole.
+LinearSolution solve_with_whole(LinearProgram, uint32_t variable);
 
 /// Rounds the relaxed solution to one where `integers`, variables between 0 and 1, are whole: fixes
 /// those that are, rounds the largest third of the rest up, solves again. Not the optimum, but near

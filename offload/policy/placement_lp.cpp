@@ -24,6 +24,7 @@ PlacementProgram::PlacementProgram(const StepModel& model, const Room& room, con
   for (const StepModel::Object& o : model_.objects) moves_.push_back(moves_of(o));
   add_objects();
   add_device_rows();
+  if (!model_.updates_on_device) count_whole_chunks();
 }
 
 /// See the rules in the header. A gap counts when it costs something not to keep the object in it
@@ -34,40 +35,47 @@ PlacementProgram::Moves PlacementProgram::moves_of(const StepModel::Object& o) c
   const LinkUnits in_nvme{0, 0, units, 0}, out_nvme{0, 0, 0, units};
   Moves m;
   m.gap_counts.assign(o.events.size(), false);
+  m.gaps.resize(o.events.size());
   const bool updated =
       std::any_of(o.events.begin(), o.events.end(), [](const auto& e) { return e.update; });
   const bool gradient = o.id.plane == Plane::grad;
   const bool on_device = model_.updates_on_device;
-  m.gap_host.add(in_host).add(out_host, gradient ? 1 : 0);
-  m.gap_nvme.add(in_nvme).add(out_nvme, gradient ? 1 : 0);
+  HomeMoves out_and_in{{}, in_host, in_nvme};
+  if (gradient) {
+    out_and_in.host.add(out_host);
+    out_and_in.nvme.add(out_nvme);
+  }
   for (size_t e = 0; e < o.events.size(); ++e) {
     const StepModel::Event& next = o.events[(e + 1) % o.events.size()];
     const bool from_update = o.events[e].update, to_update = next.update;
     if (gradient && from_update) continue;  // nothing is left of it
     if (on_device || (!from_update && !to_update)) {
       m.gap_counts[e] = !model_.gap(o, e).empty();
+      m.gaps[e] = out_and_in;
     } else if (from_update && !to_update) {
       // Copies on the device are behind what the update made.
-      m.host.add(in_host);
-      m.nvme.add(in_nvme);
-    } else if (gradient) {  // to an update below the device
-      m.host.add(out_host);
-      m.nvme.add(out_nvme).add(in_nvme);
+      m.kept.host.add(in_host);
+      m.kept.nvme.add(in_nvme);
+    } else if (!from_update) {
+      // To an update below the device, which starts from what is kept until then.
+      m.gap_counts[e] = !model_.gap(o, e).empty();
+      if (gradient) m.kept.host.add(out_host);
+      m.kept.nvme.add(out_host);
+      m.gaps[e].nvme = out_and_in.nvme;
+      m.gaps[e].nvme.add(out_host, -1);
+    } else {  // records, from one update to the next
+      m.kept.nvme.add(in_nvme);
     }
   }
   if (gradient && o.speculated) {
-    m.host.add(out_host);
-    m.nvme.add(out_nvme);
+    m.kept.host.add(out_host);
+    m.kept.nvme.add(out_nvme);
   } else if (o.speculated) {
-    m.device.add(out_nvme);
+    m.kept.device.add(out_nvme);
   }
   if (!updated || gradient) return m;
-  if (on_device) {
-    m.host.add(out_host);
-    m.nvme.add(out_nvme);
-  } else {
-    m.nvme.add(in_nvme).add(out_nvme);  // to the host and back
-  }
+  if (on_device) m.kept.host.add(out_host);
+  m.kept.nvme.add(out_nvme);
   return m;
 }
 
@@ -90,7 +98,7 @@ void PlacementProgram::charge_always(const LinkUnits& moves, double factor) {
 
 void PlacementProgram::add_objects() {
   const bool host = room_.host != 0, nvme = room_.nvme != 0;
-  const uint32_t host_row = host ? program_.add_row(0, room_.host) : kNone;
+  if (host) host_row_ = program_.add_row(0, room_.host);
   // N = 1 - D - H: what is neither on the device nor on the host is on NVMe, or must not be.
   double all = 0;
   for (const StepModel::Object& o : model_.objects) all += o.units;
@@ -105,8 +113,8 @@ void PlacementProgram::add_objects() {
     const double factor = 1 + spread_ * van_der_corput(o.id.chunk + 1);
     Variables v;
     v.kept.assign(o.events.size(), kNone);
-    const LinkUnits& home = nvme ? m.nvme : m.host;  // unless something better is chosen
-    const LinkUnits& gap = nvme ? m.gap_nvme : m.gap_host;
+    const Place below = nvme ? Place::nvme : Place::host;
+    const LinkUnits home = m.kept.at(below);  // unless something better is chosen
     const auto known = whole_chunk.find(o.id.chunk);
     if (!model_.updates_on_device && known != whole_chunk.end()) {
       v.device = known->second;
@@ -120,35 +128,36 @@ void PlacementProgram::add_objects() {
     if (o.speculated) {
       // A chunk that is on the device as a whole needs no older version: no more than each is
       // there.
-      charge(v.device, m.device, factor);
+      charge(v.device, m.kept.device, factor);
       const auto whole = resident.try_emplace(o.id.chunk, kNone).first;
       if (whole->second == kNone) whole->second = add_variable({}, factor);
-      charge(whole->second, m.device, -factor);
+      charge(whole->second, m.kept.device, -factor);
       const uint32_t row = program_.add_row(-LinearProgram::kInfinity, 0);
       program_.add(row, whole->second, 1);
       program_.add(row, v.device, -1);
     }
     program_.add(nvme_row, v.device, o.units);
     if (host && nvme) {
-      v.host = add_variable(m.host, factor);
-      charge(v.host, m.nvme, -factor);
+      v.host = add_variable(m.kept.host, factor);
+      charge(v.host, m.kept.nvme, -factor);
       integers_.push_back(v.host);
-      program_.add(host_row, v.host, o.units);
+      program_.add(host_row_, v.host, o.units);
       program_.add(nvme_row, v.host, o.units);
       const uint32_t one_home = program_.add_row(0, 1);
       program_.add(one_home, v.host, 1);
       program_.add(one_home, v.device, 1);
     } else if (host) {  // what is not on the device is on the host
-      program_.add(host_row, v.device, -static_cast<double>(o.units));
+      program_.add(host_row_, v.device, -static_cast<double>(o.units));
     }
     for (size_t e = 0; e < o.events.size(); ++e) {
       if (!m.gap_counts[e]) continue;
+      const LinkUnits gap = m.gaps[e].at(below);
       charge_always(gap, factor);
       if (o.events.size() == 1) {  // kept all the time: it lives there
         charge(v.device, gap, -factor);
         if (v.host != kNone) {
-          charge(v.host, m.gap_host, factor);
-          charge(v.host, m.gap_nvme, -factor);
+          charge(v.host, m.gaps[e].host, factor);
+          charge(v.host, m.gaps[e].nvme, -factor);
         }
         continue;
       }
@@ -159,8 +168,8 @@ void PlacementProgram::add_objects() {
       program_.add(at_home, v.device, -1);
       if (v.host == kNone) continue;
       // From the host it comes cheaper: saved <= not kept, saved <= host home.
-      const uint32_t saved = add_variable(m.gap_host, factor);
-      charge(saved, m.gap_nvme, -factor);
+      const uint32_t saved = add_variable(m.gaps[e].host, factor);
+      charge(saved, m.gaps[e].nvme, -factor);
       const uint32_t not_kept = program_.add_row(-LinearProgram::kInfinity, 1);
       program_.add(not_kept, saved, 1);
       program_.add(not_kept, v.kept[e], 1);
@@ -171,8 +180,125 @@ void PlacementProgram::add_objects() {
     variables_.push_back(std::move(v));
   }
   if (host && !nvme) {
-    program_.set_row_bounds(host_row, -LinearProgram::kInfinity, room_.host - all);
+    program_.set_row_bounds(host_row_, -LinearProgram::kInfinity, room_.host - all);
   }
+}
+
+/// With room on the host for two updates of chunks that have at most so many units on NVMe: one is
+/// written back while the next is read. Each chunk below the device has one of the largest sets of
+/// planes with so few units, and of them some on NVMe.
+PlacementProgram::Staged PlacementProgram::staged(uint32_t most_on_nvme) const {
+  Staged out{program_, integers_};
+  if (!stages_on_host()) return out;
+  constexpr double kInfinity = LinearProgram::kInfinity;
+  LinearProgram& p = out.program;
+  p.set_row_bounds(host_row_, -kInfinity,
+                   static_cast<double>(int64_t{room_.host} - 2 * int64_t{most_on_nvme}));
+  for (size_t first = 0, end = 0; first < model_.objects.size(); first = end) {
+    end = end_of_chunk(first);
+    const size_t n = end - first;
+    const auto units = [&](uint32_t set) {
+      uint32_t sum = 0;
+      for (size_t k = 0; k < n; ++k) sum += (set >> k & 1) * model_.objects[first + k].units;
+      return sum;
+    };
+    if (units((1u << n) - 1) <= most_on_nvme) continue;
+    // 1 = device + sets; on NVMe, 1 - device - host, are no more than the sets with that plane.
+    const uint32_t one_set = p.add_row(1, 1);
+    p.add(one_set, variables_[first].device, 1);
+    std::vector<uint32_t> rows;
+    for (size_t i = first; i < end; ++i) {
+      rows.push_back(p.add_row(1, kInfinity));
+      p.add(rows.back(), variables_[i].device, 1);
+      p.add(rows.back(), variables_[i].host, 1);
+    }
+    for (uint32_t set = 0; set < 1u << n; ++set) {
+      if (units(set) > most_on_nvme) continue;
+      bool largest = true;
+      for (size_t k = 0; k < n; ++k) {
+        if ((set >> k & 1) == 0 && units(set | 1u << k) <= most_on_nvme) largest = false;
+      }
+      if (!largest) continue;
+      const uint32_t chosen = p.add_variable(0);
+      out.integers.push_back(chosen);
+      p.add(one_set, chosen, 1);
+      for (size_t k = 0; k < n; ++k) {
+        if ((set >> k & 1) != 0) p.add(rows[k], chosen, 1);
+      }
+    }
+  }
+  return out;
+}
+
+size_t PlacementProgram::end_of_chunk(size_t i) const {
+  const ChunkId chunk = model_.objects[i].id.chunk;
+  while (i < model_.objects.size() && model_.objects[i].id.chunk == chunk) ++i;
+  return i;
+}
+
+/// How many units of a chunk may be on NVMe at most, the largest first.
+std::vector<uint32_t> PlacementProgram::staging_choices() const {
+  if (!stages_on_host()) return {0};
+  uint32_t most = 0;
+  for (size_t first = 0, end = 0; first < model_.objects.size(); first = end) {
+    uint32_t units = 0;
+    end = end_of_chunk(first);
+    for (size_t i = first; i < end; ++i) units += model_.objects[i].units;
+    most = std::max(most, units);
+  }
+  std::vector<uint32_t> out;
+  for (uint32_t n = most + 1; n-- > 0;) {
+    if (2 * n <= room_.host) out.push_back(n);
+  }
+  return out;
+}
+
+template <class Rows>
+PlacementProgram::Least PlacementProgram::least(const Rows& add_rows) const {
+  Least best;
+  for (const uint32_t n : staging_choices()) {
+    LinearProgram p = staged(n).program;
+    add_rows(p);
+    LinearSolution s = whole_ == kNone ? solve(p) : solve_with_whole(std::move(p), whole_);
+    const bool better = s.feasible && (!best.solution.feasible || s.value < best.solution.value);
+    if (better) best = {std::move(s), n};
+  }
+  return best;
+}
+
+LinearSolution PlacementProgram::relax() const {
+  return least([](LinearProgram&) {}).solution;
+}
+
+uint32_t PlacementProgram::cheapest_staging() const {
+  const std::vector<uint32_t> all = staging_choices();
+  return all.size() == 1 ? all.front() : least([](LinearProgram&) {}).most_on_nvme;
+}
+
+LinearSolution PlacementProgram::relax_time(const TimeBound& bound) const {
+  return least([&](LinearProgram& p) { add_time_rows(p, bound); }).solution;
+}
+
+/// Off the device a chunk is there as a whole or not at all: of equal ones a whole number is.
+void PlacementProgram::count_whole_chunks() {
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> alike;  // by units
+  for (size_t first = 0, end = 0; first < model_.objects.size(); first = end) {
+    end = end_of_chunk(first);
+    uint32_t units = 0, device_units = 0;
+    for (size_t i = first; i < end; ++i) {
+      units += model_.objects[i].units;
+      device_units += model_.objects[i].device_units;
+    }
+    alike[{device_units, units}].push_back(variables_[first].device);
+  }
+  const auto most = std::max_element(alike.begin(), alike.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  if (most == alike.end()) return;
+  whole_ = program_.add_variable(0, 0, static_cast<double>(most->second.size()));
+  const uint32_t row = program_.add_row(0, 0);
+  program_.add(row, whole_, -1);
+  for (const uint32_t v : most->second) program_.add(row, v, 1);
 }
 
 /// One row for each run of slots in which the same objects may be kept: the tightest of them.
@@ -227,6 +353,7 @@ void PlacementProgram::add_device_rows() {
     for (const auto& [variable, n] : change) {
       if (n != 0) program_.add(row, variable, n);
     }
+    runs_.push_back({t, end, room, units});
     units_before = units;
     t = end;
   }
@@ -250,26 +377,11 @@ std::vector<Choice> PlacementProgram::choices(const LinearSolution& s) const {
   return out;
 }
 
-std::vector<Choice> PlacementProgram::round() const {
-  std::vector<Choice> out = choices(dive(program_, integers_));
-  fill(out, true);
-  return out;
-}
-
-void PlacementProgram::keep_what_fits(std::vector<Choice>& choices) const { fill(choices, false); }
-
-std::vector<Choice> PlacementProgram::round_exactly(uint32_t most_solves) const {
-  return choices(branch_and_bound(program_, integers_, dive(program_, integers_), most_solves));
-}
-
 LinkUnits PlacementProgram::moves_of(size_t object, const Choice& choice) const {
   const Moves& m = moves_[object];
-  if (choice.home == Place::device) return m.device;
-  LinkUnits sum;
-  const bool host = choice.home == Place::host;
-  sum.add(host ? m.host : m.nvme);
+  LinkUnits sum = m.kept.at(choice.home);
   for (size_t e = 0; e < choice.kept.size(); ++e) {
-    if (m.gap_counts[e] && !choice.kept[e]) sum.add(host ? m.gap_host : m.gap_nvme);
+    if (m.gap_counts[e] && !choice.kept[e]) sum.add(m.gaps[e].at(choice.home));
   }
   return sum;
 }
@@ -295,9 +407,8 @@ LinkUnits PlacementProgram::moves_of(const LinearSolution& s) const {
   return sum;
 }
 
-LinearSolution PlacementProgram::relax_time(const TimeBound& bound) const {
+void PlacementProgram::add_time_rows(LinearProgram& p, const TimeBound& bound) const {
   constexpr double kInfinity = LinearProgram::kInfinity;
-  LinearProgram p = program_;
   for (uint32_t v = 0; v < p.variables(); ++v) p.set_cost(v, 0);
   p.add_constant(-p.constant());
   const uint32_t time = p.add_variable(1, 0, kInfinity);
@@ -322,7 +433,7 @@ LinearSolution PlacementProgram::relax_time(const TimeBound& bound) const {
   if (!bound.one_drive) {
     row({0, 0, links_.nvme_read, 0}, 0);
     row({0, 0, 0, links_.nvme_write}, 0);
-    return solve(p);
+    return;
   }
   const uint32_t drive = row({0, 0, links_.nvme_read, links_.nvme_write}, 0);
   if (bound.saved_by_mixing > 0) {
@@ -338,7 +449,18 @@ LinearSolution PlacementProgram::relax_time(const TimeBound& bound) const {
       p.add(r, mixed, 1);
     }
   }
-  return solve(p);
+}
+
+uint32_t PlacementProgram::staging_units(const std::vector<Choice>& choices) const {
+  if (!stages_on_host()) return 0;
+  std::map<ChunkId, uint32_t> nvme;
+  uint32_t most = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].home != Place::nvme) continue;
+    uint32_t& n = nvme[model_.objects[i].id.chunk];
+    most = std::max(most, n += model_.objects[i].units);
+  }
+  return 2 * most;
 }
 
 bool PlacementProgram::fits(const std::vector<Choice>& choices) const {
@@ -348,121 +470,9 @@ bool PlacementProgram::fits(const std::vector<Choice>& choices) const {
     nvme += choices[i].home == Place::nvme ? model_.objects[i].units : 0;
   }
   const std::vector<int64_t> left = free_units(model_, choices, room_.device);
+  host += staging_units(choices);
   return host <= room_.host && nvme <= room_.nvme &&
          std::all_of(left.begin(), left.end(), [](int64_t n) { return n >= 0; });
-}
-
-/// Room that choices leave, kept up to date while they change.
-class PlacementProgram::Filler {
- public:
-  Filler(const PlacementProgram& p, std::vector<Choice>& choices)
-      : p_(p),
-        choices_(choices),
-        device_(free_units(p.model_, choices, p.room_.device)),
-        host_(p.room_.host),
-        nvme_(p.room_.nvme) {
-    for (size_t i = 0; i < choices.size(); ++i) count_home(i, -1);
-  }
-
-  /// One or more objects' other choices.
-  struct Change {
-    std::vector<std::pair<size_t, Choice>> to;
-    double density = 0;  // saved for each unit, and on the device slot, that it takes more
-  };
-  void add(std::vector<std::pair<size_t, Choice>> to) {
-    double saved = 0, more = 0;
-    for (const auto& [i, choice] : to) {
-      saved += p_.cost_of(i, choices_[i]) - p_.cost_of(i, choice);
-      more += p_.held_by(i, choice) - p_.held_by(i, choices_[i]);
-    }
-    if (saved > 0) changes_.push_back({std::move(to), saved / std::max(more, 1e-3)});
-  }
-  /// Makes the changes that fit, the densest first.
-  void apply() {
-    std::stable_sort(changes_.begin(), changes_.end(),
-                     [](const Change& a, const Change& b) { return a.density > b.density; });
-    for (const Change& c : changes_) {
-      const bool newer = std::any_of(c.to.begin(), c.to.end(), [&](const auto& t) {
-        return p_.cost_of(t.first, choices_[t.first]) < p_.cost_of(t.first, t.second);
-      });
-      if (!newer) try_change(c);
-    }
-    changes_.clear();
-  }
-
- private:
-  void count_home(size_t i, int sign) {
-    const int64_t units = sign * int64_t{p_.model_.objects[i].units};
-    if (choices_[i].home == Place::host) host_ += units;
-    if (choices_[i].home == Place::nvme) nvme_ += units;
-  }
-  void count(size_t i, int sign) {
-    count_home(i, sign);
-    p_.model_.for_each_kept_slot(
-        p_.model_.objects[i], choices_[i],
-        [&](uint32_t t, uint32_t units) { device_[t] += sign * int64_t{units}; });
-  }
-  bool valid() const {
-    return host_ >= 0 && nvme_ >= 0 &&
-           std::all_of(device_.begin(), device_.end(), [](int64_t n) { return n >= 0; });
-  }
-  void swap(Change& c) {
-    for (auto& [i, choice] : c.to) {
-      count(i, 1);
-      std::swap(choices_[i], choice);
-      count(i, -1);
-    }
-  }
-  void try_change(Change c) {
-    swap(c);
-    if (!valid()) swap(c);
-  }
-
-  const PlacementProgram& p_;
-  std::vector<Choice>& choices_;
-  std::vector<int64_t> device_;
-  int64_t host_, nvme_;
-  std::vector<Change> changes_;
-};
-
-/// Units an object holds on average beside its uses, in memory.
-double PlacementProgram::held_by(size_t i, const Choice& choice) const {
-  const StepModel::Object& o = model_.objects[i];
-  uint64_t slots = 0;
-  model_.for_each_kept_slot(o, choice, [&](uint32_t, uint32_t units) { slots += units; });
-  return static_cast<double>(slots) / model_.slots() + (choice.home == Place::host ? o.units : 0);
-}
-
-/// What rounding left free is filled.
-void PlacementProgram::fill(std::vector<Choice>& choices, bool moves_homes) const {
-  if (choices.empty()) return;
-  Filler filler(*this, choices);
-  const auto at = [&](size_t i, Place home) {
-    Choice c = choices[i];
-    c.home = home;
-    if (home == Place::device) c.kept.assign(c.kept.size(), true);
-    return c;
-  };
-  std::map<ChunkId, std::vector<std::pair<size_t, Choice>>> whole;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    const Choice& c = choices[i];
-    if (c.home == Place::device) continue;
-    for (size_t e = 0; e < c.kept.size(); ++e) {
-      if (!moves_[i].gap_counts[e] || c.kept[e] || variables_[i].kept[e] == kNone) continue;
-      Choice kept = c;
-      kept.kept[e] = true;
-      filler.add({{i, std::move(kept)}});
-    }
-    if (!moves_homes) continue;
-    if (c.home == Place::nvme && room_.host != 0) filler.add({{i, at(i, Place::host)}});
-    if (model_.updates_on_device) {
-      filler.add({{i, at(i, Place::device)}});
-    } else {
-      whole[model_.objects[i].id.chunk].emplace_back(i, at(i, Place::device));
-    }
-  }
-  for (auto& [chunk, changes] : whole) filler.add(std::move(changes));
-  filler.apply();
 }
 
 }  // namespace strata

@@ -48,8 +48,9 @@ struct Room {
 /// A weight is written once a step unless its home is the device, a gradient after each event whose
 /// gap is not kept. Where updates speculate, gradients are written once more, and what lives on the
 /// device is written as the older version. Where updates run beside the host's memory, a chunk is
-/// on the device as a whole or not at all, records on the host cost nothing, and weights come back
-/// after each update.
+/// on the device as a whole or not at all, records on the host cost nothing, weights come back
+/// after each update, and what is kept on the device until its update goes to the host from there;
+/// the host has room for two updates of what lives on NVMe beside homes.
 class PlacementProgram {
  public:
   /// `spread`: how much dearer, at most, it makes some chunks than others, so that of equals those
@@ -57,15 +58,25 @@ class PlacementProgram {
   PlacementProgram(const StepModel&, const Room&, const LinkUnits& costs, double spread = 0);
 
   /// The bound on what transfers cost.
-  LinearSolution relax() const { return solve(program_); }
+  LinearSolution relax() const;
   /// The bound on the time of a step, where costs are seconds: no resource has less to do.
   /// Infeasible as `relax` is.
   LinearSolution relax_time(const TimeBound&) const;
   /// What a solution of either moves.
   LinkUnits moves_of(const LinearSolution&) const;
-  /// Whole choices, one an object, or none when the room is too small.
-  std::vector<Choice> round() const;
-  /// As `round`, but the best there is, within `most_solves` linear programs.
+  /// With how many units of a chunk on NVMe, at most, and so with how much of the host for staging,
+  /// the relaxed program is cheapest.
+  uint32_t cheapest_staging() const;
+  /// Whole choices, one an object, or none when the room is too small. `most_on_nvme`: units of a
+  /// chunk, or the next more with which something is found; `exchanges`: see `exchange`, tries
+  /// more.
+  std::vector<Choice> round(uint32_t most_on_nvme, bool exchanges = false) const;
+  std::vector<Choice> round() const { return round(cheapest_staging()); }
+  /// Makes choices cheaper by choosing again for two chunks at a time, all their objects at once,
+  /// until no two are left that gain. For updates beside the host's memory, with NVMe below it.
+  void exchange(std::vector<Choice>&) const;
+  /// As `round`, but the best there is, within `most_solves` linear programs for each amount of
+  /// staging. Without `spread`.
   std::vector<Choice> round_exactly(uint32_t most_solves) const;
   /// Keeps what fits, most saved for each unit and slot first; homes stay as they are.
   void keep_what_fits(std::vector<Choice>&) const;
@@ -76,20 +87,30 @@ class PlacementProgram {
   double cost_when_streamed(size_t object) const;
   /// Whether they fit the room.
   bool fits(const std::vector<Choice>&) const;
+  /// Host units that stage updates: of the chunk with most on NVMe, twice.
+  uint32_t staging_units(const std::vector<Choice>&) const;
 
  private:
   class Filler;
+  class Exchanger;
   static constexpr uint32_t kNone = UINT32_MAX;
   /// Variables of one object. `host` is none where all that is below the device is in one tier.
   struct Variables {
     uint32_t device = kNone, host = kNone;
     std::vector<uint32_t> kept;  // by event; none: as `device` says
   };
-  /// What an object moves each step by its home, and for each gap that is not kept.
-  struct Moves {
+  /// What an object moves each step by its home.
+  struct HomeMoves {
     LinkUnits device, host, nvme;
-    LinkUnits gap_host, gap_nvme;
-    std::vector<bool> gap_counts;  // by event
+    const LinkUnits& at(Place home) const {
+      return home == Place::device ? device : home == Place::host ? host : nvme;
+    }
+  };
+  /// With every gap that counts kept; and by event, how much more where that gap is not.
+  struct Moves {
+    HomeMoves kept;
+    std::vector<HomeMoves> gaps;
+    std::vector<bool> gap_counts;
   };
 
   Moves moves_of(const StepModel::Object&) const;
@@ -98,6 +119,25 @@ class PlacementProgram {
   void charge_always(const LinkUnits& moves, double factor);
   void add_objects();
   void add_device_rows();
+  struct Staged {
+    LinearProgram program;
+    std::vector<uint32_t> integers;
+  };
+  Staged staged(uint32_t most_on_nvme) const;
+  size_t end_of_chunk(size_t first) const;
+  /// The relaxed program with the least value, and for which of `staging_choices`.
+  struct Least {
+    LinearSolution solution;
+    uint32_t most_on_nvme = 0;
+  };
+  template <class Rows>
+  Least least(const Rows& add_rows) const;
+  std::vector<uint32_t> staging_choices() const;
+  void count_whole_chunks();
+  void add_time_rows(LinearProgram&, const TimeBound&) const;
+  bool stages_on_host() const noexcept {
+    return !model_.updates_on_device && room_.host != 0 && room_.nvme != 0;
+  }
   std::vector<Choice> choices(const LinearSolution&) const;
   void fill(std::vector<Choice>&, bool moves_homes) const;
   LinkUnits moves_of(size_t object, const Choice&) const;
@@ -114,6 +154,17 @@ class PlacementProgram {
   std::vector<LinkUnits> variable_moves_;  // by variable of the program
   LinkUnits always_;
   std::vector<uint32_t> integers_;
+  uint32_t host_row_ = kNone;
+  /// How many of the chunks that take most device units, and as many of them, are on the device:
+  /// a whole number.
+  uint32_t whole_ = kNone;
+  /// Slots in which the same objects may be kept, and the variable of the units they take.
+  struct Run {
+    uint32_t begin, end;
+    int64_t room;
+    uint32_t variable;
+  };
+  std::vector<Run> runs_;
 };
 
 }  // namespace strata

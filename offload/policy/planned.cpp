@@ -10,17 +10,19 @@ namespace {
 
 /// Of equal chunks, one may count as this much dearer than another.
 constexpr double kSpread = 0.02;
+/// Up to so many chunks the least transfers there are, if so many linear programs find them.
+constexpr uint32_t kExactChunks = 12, kMostSolves = 1000;
 
 /// Without a plan that fits: everything below the device, so that what is short is reported.
 PolicyPlan nothing_kept(const PlacementInput& in) {
   return {place_below_device(in), std::vector<std::vector<Action>>(in.programs.size()), {}};
 }
 
-std::vector<ChunkPlacement> placements(const StepModel& m, const std::vector<Choice>& choices,
-                                       const std::vector<bool>& deferred) {
-  std::vector<ChunkPlacement> out(deferred.size(), ChunkPlacement::all(Place::device));
-  for (ChunkId c = 0; c < deferred.size(); ++c) {
-    out[c].defers_update = deferred[c];
+/// Updates come by hints, after what makes room for them.
+std::vector<ChunkPlacement> placements(const StepModel& m, const std::vector<Choice>& choices) {
+  std::vector<ChunkPlacement> out(m.update_slot.size(), ChunkPlacement::all(Place::device));
+  for (ChunkId c = 0; c < out.size(); ++c) {
+    out[c].defers_update = m.update_slot[c] != UINT32_MAX;
     out[c].keep_grad = KeepGrad::no;
   }
   for (size_t i = 0; i < choices.size(); ++i) {
@@ -31,7 +33,7 @@ std::vector<ChunkPlacement> placements(const StepModel& m, const std::vector<Cho
     for (size_t e = 0; e < o.events.size(); ++e) {
       const bool to_update = o.events[(e + 1) % o.events.size()].update;
       const bool stays = choices[i].kept[e] || m.gap(o, e).empty();
-      if (to_update && m.updates_on_device && stays && !o.speculated) p.keep_grad = KeepGrad::yes;
+      if (to_update && stays && !o.speculated) p.keep_grad = KeepGrad::yes;
     }
   }
   for (const StepModel::Object& o : m.objects) {
@@ -69,11 +71,7 @@ Room room_of(const PlacementInput& in, Place staging) {
   const uint32_t windows = WindowMap(in.layout, in.shape).units();
   Room room{in.device_units > windows ? in.device_units - windows : 0, in.host_units,
             in.nvme_units};
-  if (staging == Place::device) {
-    room.host = 0;
-  } else if (in.nvme_units != 0) {
-    room.host -= 2 * largest_chunk(in);
-  }
+  if (staging == Place::device) room.host = 0;
   return room;
 }
 
@@ -117,25 +115,48 @@ LinkUnits link_costs(const VirtualRates& r, size_t unit_bytes) {
   return out;
 }
 
+LinkUnits link_costs_alone(VirtualRates rates, size_t unit_bytes) {
+  rates.nvme_mixed_bytes_per_second = 0;
+  return link_costs(rates, unit_bytes);
+}
+
+uint32_t PlannedPolicy::cheapest_on_nvme(const PlacementInput& in) {
+  const Place staging = staging_of(in);
+  const Program& program = *in.programs.front();
+  const StepModel model =
+      model_step(in.layout, in.shape, program, deferred_updates(in, program, 0), staging);
+  const LinkUnits costs = link_costs(in.rates, in.shape.unit_bytes());
+  return PlacementProgram(model, room_of(in, staging), costs).cheapest_staging();
+}
+
 std::string PlannedPolicy::name() const {
   char text[64];
-  std::snprintf(text, sizeof text, "auto:defer=%g,staging=%u%s", defer_, staging_,
-                speculate_ ? ",speculate=1" : "");
-  return text;
+  std::snprintf(text, sizeof text, "auto:defer=%g,staging=%u", defer_, staging_);
+  return text + (on_nvme_ ? ",nvme=" + std::to_string(*on_nvme_) : "") +
+         (speculate_ ? ",speculate=1" : "");
+}
+
+std::vector<Choice> PlannedPolicy::choose(const PlacementInput& in, const StepModel& model) const {
+  Room room = room_of(in, model.updates_on_device ? Place::device : Place::host);
+  room.device -= std::min(room.device, staging_);
+  if (model.speculates) room.nvme /= 2;  // two versions
+  const bool by_bytes = in.objective == Objective::bytes;
+  const size_t unit = in.shape.unit_bytes();
+  const LinkUnits costs = by_bytes ? link_costs_alone(in.rates, unit) : link_costs(in.rates, unit);
+  const PlacementProgram lp(model, room, costs, by_bytes ? 0 : kSpread);
+  if (by_bytes && in.layout.chunks() <= kExactChunks) return lp.round_exactly(kMostSolves);
+  return lp.round(on_nvme_ ? *on_nvme_ : lp.cheapest_staging(), by_bytes);
 }
 
 PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   const Place staging = staging_of(in);
-  Room room = room_of(in, staging);
-  const uint32_t device = room.device;
-  room.device -= std::min(device, staging_);
+  const Room room = room_of(in, staging);
   const bool speculates = in.stepwide && staging == Place::device &&
                           (in.overlap == OptimizerOverlap::speculative ||
                            (speculate_ && in.overlap == OptimizerOverlap::automatic));
-  if (speculates) room.nvme /= 2;  // two versions
-  const LinkUnits costs = link_costs(in.rates, in.shape.unit_bytes());
   PolicyPlan out;
   out.staging = staging;
+  out.link_units = std::min(staging_, kLinkUnits);
   for (const Program* program : in.programs) {
     const bool first = out.actions.empty();
     const std::vector<bool> deferred = deferred_updates(in, *program, defer_, speculates);
@@ -143,15 +164,18 @@ PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
         model_step(in.layout, in.shape, *program, deferred, staging, speculates);
     std::vector<Choice> choices;
     if (first) {
-      choices = PlacementProgram(model, room, costs, kSpread).round();
+      choices = choose(in, model);
       if (choices.empty()) return nothing_kept(in);
-      out.chunks = placements(model, choices, deferred);
+      out.chunks = placements(model, choices);
     } else {
       choices = with_homes(model, out.chunks);
-      PlacementProgram(model, room, costs).keep_what_fits(choices);
+      Room left = room;
+      left.device -= std::min(left.device, staging_);
+      PlacementProgram(model, left, link_costs(in.rates, in.shape.unit_bytes()))
+          .keep_what_fits(choices);
     }
     const bool cyclic = first && program->trains();
-    out.actions.push_back(schedule_transfers(model, choices, deferred, device, cyclic));
+    out.actions.push_back(schedule_transfers(model, choices, room.device, cyclic));
   }
   return out;
 }

@@ -47,7 +47,12 @@ void settle_below_device(const PlacementInput& in, std::vector<ChunkPlacement>& 
   }
   // A host with room for more than a few chunks has some for two updates of what lives on NVMe.
   if (below > room && room >= 4 * largest) room -= 2 * largest;
-  for (const Plane plane : {Plane::weight, Plane::grad, Plane::remainder, Plane::m, Plane::v}) {
+  // Without a step-wide value gradients need not go home.
+  using Order = std::array<Plane, kPlanes>;
+  const Order order = in.stepwide
+                          ? Order{Plane::weight, Plane::grad, Plane::remainder, Plane::m, Plane::v}
+                          : Order{Plane::weight, Plane::remainder, Plane::m, Plane::v, Plane::grad};
+  for (const Plane plane : order) {
     for (ChunkId c = 0; c < chunks.size(); ++c) {
       if (chunks[c].on_device()) continue;
       const uint32_t units = in.shape.units({c, plane});
@@ -73,7 +78,7 @@ std::vector<ChunkPlacement> place_below_device(const PlacementInput& in) {
 
 std::span<const PolicyInfo> policies() {
   static constexpr std::array<PolicyInfo, 6> kPolicies = {{
-      {"auto", "defer=FRACTION,staging=UNITS,speculate=0|1",
+      {"auto", "defer=FRACTION,staging=UNITS,nvme=UNITS,speculate=0|1",
        "the plan predicted to be fastest: what to keep from a linear program, and all the others"},
       {"resident", "", "everything on the device; refuses when it does not fit"},
       {"static", "w=FRACTION,o=FRACTION",
@@ -160,7 +165,10 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
     } else {
       const double defer = take_fraction("defer", 0);
       const uint32_t staging = take_count("staging", 2, 1 << 20);
-      policy = std::make_unique<PlannedPolicy>(defer, staging, take_count("speculate", 0, 1) != 0);
+      const uint32_t any = UINT32_MAX, on_nvme = take_count("nvme", any, any);
+      policy = std::make_unique<PlannedPolicy>(
+          defer, staging, on_nvme == any ? std::nullopt : std::optional(on_nvme),
+          take_count("speculate", 0, 1) != 0);
     }
   } else if (name == "belady") {
     policy = std::make_unique<BeladyPolicy>();

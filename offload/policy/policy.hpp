@@ -20,6 +20,9 @@ struct Victim {
   uint64_t program_end = UINT64_MAX;  // ops until this program ends
 };
 
+/// What `auto` makes least: the predicted step, or the bytes moved, each over the rate of its link.
+enum class Objective : uint8_t { time, bytes };
+
 struct PlacementInput {
   const ChunkLayout& layout;
   const StateShape& shape;
@@ -30,6 +33,7 @@ struct PlacementInput {
   /// Updates need a value of the whole step, as with clipping.
   bool stepwide = true;
   VirtualRates rates = {};
+  Objective objective = Objective::time;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
 };
 
@@ -39,6 +43,7 @@ struct PolicyPlan {
   std::vector<std::vector<Action>> actions;
   /// Where updates of what lives on NVMe are staged; none: on the host if it has room.
   std::optional<Place> staging = {};
+  uint32_t link_units = kLinkUnits;  // as `memory_need` takes it
 };
 
 class Policy {

@@ -90,6 +90,7 @@ StepModel model_step(const ChunkLayout& layout, const StateShape& shape, const P
   StepModel m;
   m.ops = static_cast<OpIndex>(program.ops().size());
   m.updates_on_device = staging == Place::device;
+  m.speculates = speculates;
   m.update_slot.assign(layout.chunks(), UINT32_MAX);
   std::vector<size_t> object_of(layout.chunks() * kPlanes, SIZE_MAX);
   for (ChunkId c = 0; c < layout.chunks(); ++c) {

@@ -43,6 +43,8 @@ struct StepModel {
   std::vector<Object> objects;
   /// Whether updates bring their planes to the device.
   bool updates_on_device = false;
+  /// Some object is `speculated`.
+  bool speculates = false;
 
   uint32_t slots() const noexcept { return static_cast<uint32_t>(op_of.size()); }
   /// Slots strictly between event `e` of an object and its next one: [begin, end), which may reach

@@ -16,6 +16,7 @@ struct Case {
   double clip;
   uint32_t accum;
   double host_share, memory;
+  uint32_t staging;  // device units
 };
 
 std::vector<Case> cases() {
@@ -27,7 +28,7 @@ std::vector<Case> cases() {
           for (const double memory : {0.0, 0.5}) {
             // Under sanitizers a case of each kind is enough.
             if (kSanitized && (accum == 2) != (clip > 0)) continue;
-            out.push_back({dtype, clip, accum, share, memory});
+            out.push_back({dtype, clip, accum, share, memory, memory == 0 ? 2u : 0u});
           }
         }
       }
@@ -74,7 +75,7 @@ TEST(Auto, IsNeverSlowerThanAnyOtherPolicyAndNeverBelowTheBounds) {
 
 TEST(Auto, TheEngineMovesExactlyWhatIsPlanned) {
   for (const Case& k : cases()) {
-    const PlannedPolicy policy(0.3, 2);
+    const PlannedPolicy policy(0.3, k.staging);
     const Plans plans(config(k, policy.name()));
     const PlanInput in = plans.input(plans.budgets());
     const PlanResult planned = make_plan(in);
@@ -85,10 +86,10 @@ TEST(Auto, TheEngineMovesExactlyWhatIsPlanned) {
     const StepModel model = model_step(plans.layout, plans.shape, plans.train,
                                        deferred_updates(placement, plans.train, 0.3), staging);
     Room room = room_of(placement, staging);
-    room.device -= 2;
+    room.device -= k.staging;
     const size_t unit = plans.shape.unit_bytes();
-    const PlacementProgram program(model, room, link_costs(in.rates, unit), 0.02);
-    const auto choices = program.round();
+    const PlacementProgram program(model, room, link_costs(in.rates, unit));
+    const auto choices = policy.choose(placement, model);
     ASSERT_FALSE(choices.empty());
     EXPECT_TRUE(program.fits(choices));
     const LinkUnits moves = program.moves_of(choices);
@@ -102,14 +103,14 @@ TEST(Auto, TheEngineMovesExactlyWhatIsPlanned) {
 }
 
 TEST(Bound, NothingFitsIsSaid) {
-  const Plans plans(config({DType::f32, 0, 1, 1, 0}, "lru"));
+  const Plans plans(config({DType::f32, 0, 1, 1, 0, 2}, "lru"));
   Budgets budgets = plans.budgets();
   budgets.bytes[0] = plans.train.non_model_bytes();
   EXPECT_FALSE(bound_of(plans.input(budgets)).feasible);
 }
 
 TEST(Bound, WithEverythingResidentAStepIsItsComputeAndUpdates) {
-  const Plans plans(config({DType::f32, 0, 1, 1, 1}, "resident"));
+  const Plans plans(config({DType::f32, 0, 1, 1, 1, 2}, "resident"));
   PlanInput in = plans.input({{size_t{1} << 32, size_t{1} << 32, 0}, {}});
   in.rates.one_processor = true;
   const Bound bound = bound_of(in);
