@@ -9,6 +9,7 @@
 #include "offload/issue_log.hpp"
 #include "offload/policy/policy.hpp"
 #include "offload/step_record.hpp"
+#include "offload/timeline.hpp"
 
 namespace strata {
 
@@ -38,6 +39,8 @@ struct EngineOptions {
   IssueLog* log = nullptr;
   /// For simulations; null: nobody asks.
   FetchAheadObserver* observer = nullptr;
+  /// Not null: hears what is issued, and labels it for the backend's streams.
+  Timeline* timeline = nullptr;
   Mutations mutations;
 };
 

@@ -156,6 +156,7 @@ bool Engine::may_be_evicted(ObjId id) const {
 
 /// Notes a copy that came to the device, or left it.
 void Engine::now_on_device(ObjId id, bool there) {
+  if (options_.timeline != nullptr) options_.timeline->on_device(id, cursor_, there);
   if (!may_be_evicted(id)) return;
   const auto at = std::lower_bound(evictable_.begin(), evictable_.end(), object_index(id));
   if (there) {
@@ -263,6 +264,7 @@ void Engine::move(ObjId id, Place from, Place to) {
   const UnitList &src = o.at(from).units, &dst = o.at(to).units;
   const Resource r = link(from, to);
   Stream& stream = backend_.stream(r);
+  if (options_.timeline != nullptr) stream.set_label(options_.timeline->move(id, from, to));
   order_reads(id, from, r);
   order_writes(id, to, r);
   for (uint32_t i = 0; i < dst.count; ++i) {
@@ -376,6 +378,8 @@ void Engine::update(ChunkId c) {
   const bool on_device = plan_.chunks[c].on_device();
   const Resource r = on_device ? Resource::compute : Resource::update;
   Stream& stream = backend_.stream(r);
+  // Moves of its planes have labels of their own, on other streams.
+  if (options_.timeline != nullptr) stream.set_label(options_.timeline->update(c));
   StepMirror& mirror = mirrors_[p.mirror];
   const bool stepwide = options_.clip > 0;
   const kernels::StepScale* scale;
