@@ -1,5 +1,6 @@
-# strata_embed_text(target header file...): each file as text inside `target`. The header, which is in
-# the tree, declares them in namespace strata as `extern const std::string_view`: page.js as kPageJs.
+# strata_embed_text(target header file...): each file as text inside `target`. The header, which is
+# in the tree, declares them in namespace strata as `extern const std::string_view`: page.js as
+# kPageJs.
 set(strata_embed_script ${CMAKE_CURRENT_LIST_FILE})
 function(strata_embed_text target header)
   list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE files)

@@ -51,7 +51,7 @@ class StreamObserver {
 
 /// What a stream's time went to since the start, in seconds.
 struct StreamTimes {
-  /// Held up by work of that stream.
+  /// Held up by that stream, which was at work, or by others in their turn as far as it is known.
   std::array<double, kResources> waited{};
   double idle = 0;     // nothing was issued
   double sharing = 0;  // others had the cores, or a part of them

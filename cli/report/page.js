@@ -89,8 +89,8 @@ function drawWaterfall() {
   };
   element(at, "h3", "Parts");
   table(at, header, [...names].map(([key, name]) => [name, ...rows.map(([, s]) => cell(s, key))]));
-  element(at, "p", "Measured waits count for the stream whose work was waited for, predicted ones " +
-          "for the resource that was at work meanwhile.", {class: "note"});
+  element(at, "p", "A wait counts for whoever was at work meanwhile: where compute waits for an " +
+          "update that waits for a read, for the read.", {class: "note"});
 }
 
 function drawAdvice() {

@@ -122,7 +122,9 @@ StreamTimes HostBackend::stream_times(Resource r) const {
 
 void HostBackend::observe(StreamObserver* observer) {
   for (size_t r = 0; r < kResources; ++r) {
-    if (streams_[r] != nullptr) streams_[r]->attach(static_cast<Resource>(r), observer);
+    if (streams_[r] == nullptr) continue;
+    streams_[r]->attach(static_cast<Resource>(r), observer);
+    streams_[r]->set_siblings(&streams_);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/host/worker_stream.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -194,13 +195,45 @@ void WorkerStream::fail(std::exception_ptr error) noexcept {
 
 void WorkerStream::run_wait(const Record& r) {
   if (r.fence.done()) return;
+  const Resource on = r.wait.on;
+  const WorkerStream* const other =
+      siblings_ != nullptr ? (*siblings_)[static_cast<size_t>(on)] : nullptr;
   const double begin = seconds_now();
+  const Waited before = other != nullptr ? other->waited_until(begin) : Waited{};
+  waits_on_.store(on, std::memory_order_relaxed);
+  waits_since_.store(begin, std::memory_order_relaxed);
   r.fence.wait_done();
   const double end = seconds_now();
-  waited_[static_cast<size_t>(r.wait.on)].add(end - begin);
+  waits_since_.store(0, std::memory_order_relaxed);
+  charge(on, end - begin, before, other != nullptr ? other->waited_until(end) : before);
   if (observer() != nullptr) {
-    observer()->waited(resource(), r.label, r.wait.on, r.wait.on_label, begin, end);
+    observer()->waited(resource(), r.label, on, r.wait.on_label, begin, end);
   }
+}
+
+WorkerStream::Waited WorkerStream::waited_until(double now) const noexcept {
+  Waited sums;
+  for (size_t r = 0; r < kResources; ++r) sums[r] = waited_[r].seconds();
+  const double since = waits_since_.load(std::memory_order_relaxed);
+  if (since != 0 && now > since) {
+    sums[static_cast<size_t>(waits_on_.load(std::memory_order_relaxed))] += now - since;
+  }
+  return sums;
+}
+
+/// While the other stream waited itself, it was not what held this one up. What is read of it may
+/// be a moment old, so no more is charged than there was.
+void WorkerStream::charge(Resource on, double seconds, const Waited& before,
+                          const Waited& after) noexcept {
+  double left = seconds;
+  for (size_t r = 0; r < kResources; ++r) {
+    const auto of = static_cast<Resource>(r);
+    if (of == on || of == resource()) continue;
+    const double part = std::clamp(after[r] - before[r], 0.0, left);
+    waited_[r].add(part);
+    left -= part;
+  }
+  waited_[static_cast<size_t>(on)].add(left);
 }
 
 void WorkerStream::maybe_delay() {

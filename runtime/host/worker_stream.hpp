@@ -20,6 +20,10 @@ class WorkerStream : public Stream {
   void rethrow();
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   StreamTimes times() const noexcept;
+  /// The streams whose fences it may wait for: a wait is charged to whoever was at work meanwhile.
+  /// While nothing is issued; null: to the stream that was waited for.
+  using Streams = std::array<WorkerStream*, kResources>;
+  void set_siblings(const Streams* all) noexcept { siblings_ = all; }
   /// As `record`, also after a failure: memory must outlive the worker all the same.
   Fence record_always();
   /// Runs what is queued and ends the worker; the fences stay valid.
@@ -103,6 +107,10 @@ class WorkerStream : public Stream {
   void execute(const Record&);
   void run_timed(const Record&);
   void run_wait(const Record&);
+  using Waited = std::array<double, kResources>;
+  /// What it waited for until now, the wait it is in included.
+  Waited waited_until(double now) const noexcept;
+  void charge(Resource on, double seconds, const Waited& before, const Waited& after) noexcept;
   bool times_itself(const Record&) const noexcept;
   void maybe_delay();
 
@@ -117,6 +125,9 @@ class WorkerStream : public Stream {
   std::atomic<bool> failing_{false}, failed_{false};
   std::exception_ptr error_;
   std::array<Sum, kResources> waited_;
+  std::atomic<double> waits_since_{0};  // 0: it does not wait
+  std::atomic<Resource> waits_on_{Resource::compute};
+  const Streams* siblings_ = nullptr;
   Sum idle_, sharing_, busy_;
   WorkLabel running_ = 0;  // the worker's
   std::thread worker_;

@@ -263,6 +263,17 @@ TEST(ConcurrencyHostStream, CountsTheTimeItWasHeldUp) {
   EXPECT_EQ(times.busy, 0) << "compute's work is not timed";
 }
 
+TEST(ConcurrencyHostStream, AWaitIsChargedToTheEndOfItsChain) {
+  HostBackend backend(options(1));
+  Stream &h2d = backend.stream(Resource::h2d), &d2h = backend.stream(Resource::d2h);
+  launch_native<&nap, HostContext>(h2d, {}, 30);
+  d2h.wait(h2d.record());
+  backend.stream(Resource::compute).wait(d2h.record());
+  backend.drain();
+  const auto waited = backend.stream_times(Resource::compute).waited;
+  EXPECT_GT(waited[static_cast<size_t>(Resource::h2d)], 0) << "d2h did nothing but wait";
+}
+
 /// Counts what it hears.
 struct Counter final : StreamObserver {
   std::array<std::atomic<int>, kResources> works{}, waits{};
