@@ -169,7 +169,7 @@ class Gatherer {
   }
 
   std::string read_metrics() const {
-    const std::string text = optional_text(metrics_in(args_.run), kMostMetricBytes);
+    std::string text = optional_text(metrics_in(args_.run), kMostMetricBytes);
     if (text.empty()) {
       throw ConfigError("there is no step in " + metrics_in(args_.run) + " yet; train first");
     }

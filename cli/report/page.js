@@ -47,7 +47,7 @@ function parts(step) {
     const name = {
       sharing: "others on the cores", issuer: "nothing issued", update: "waits for updates",
     }[cause] || `waits for ${cause}`;
-    if (s > 0) out.push([cause, name, s]);
+    if (s > 5e-4 * step.step_seconds) out.push([cause, name, s]);
   }
   return out;
 }

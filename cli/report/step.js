@@ -245,7 +245,7 @@ function drawLinks(parent, step, rates, ratesName) {
     const holder = element(parent, "div");
     const svg = chart(holder, width, height, link);
     const box = {left: 68, top: 40, width: width - 84, height: height - 64};
-    const use = linkUse(moves, step.seconds, 120);
+    const use = linkUse(moves, step.seconds, 48);
     const most = Math.max(...use);
     const shows = reference <= 4 * most;
     const high = (shows ? Math.max(most, reference) : most) * 1.08;
