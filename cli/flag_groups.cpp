@@ -152,6 +152,20 @@ void add_saving(Flags& flags, SaveArgs& args) {
              "Resume although something that decides bits differs");
 }
 
+void add_observing(Flags& flags, ObserveArgs& args) {
+  flags.group("Observing");
+  flags.value("--trace-steps", "A..B", "none",
+              "Record what every stream does in these steps, into OUT/trace.json",
+              [&args](const std::string& text) {
+                const size_t dots = text.find("..");
+                const std::string last = dots == std::string::npos ? text : text.substr(dots + 2);
+                args.first_step = parse_count("--trace-steps", text.substr(0, dots), 1, kNoLimit);
+                args.last_step = parse_count("--trace-steps", last, args.first_step, kNoLimit);
+              });
+  flags.flag("--advice", args.advice,
+             "Predict what would shorten the step, even where less than 2 % of it is stalled");
+}
+
 Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
   Flags flags(app);
   add_model(flags, args.model, true);
@@ -168,6 +182,7 @@ Given add_run(CLI::App& app, RunArgs& args, const char* seed_help) {
   const Given given = add_optimizer(flags, args.optimizer, true);
   add_budget(flags, args.budget);
   add_saving(flags, args.save);
+  add_observing(flags, args.observe);
   flags.json(args.json);
   return given;
 }

@@ -24,6 +24,8 @@ void add_recompute(Flags& flags, uint32_t& blocks);
 void add_budget(Flags& flags, BudgetArgs& args);
 /// When and where a run saves, and when it stops.
 void add_saving(Flags& flags, SaveArgs& args);
+/// What a run records.
+void add_observing(Flags& flags, ObserveArgs& args);
 /// Everything that describes a run.
 Given add_run(CLI::App& app, RunArgs& args, const char* seed_help);
 

@@ -33,6 +33,7 @@ struct Runner {
   int operator()(const strata::VerifyArgs& a) const { return strata::run_verify(a); }
   int operator()(const strata::TraceArgs& a) const { return strata::run_trace(a); }
   int operator()(const strata::SimArgs& a) const { return strata::run_sim(a); }
+  int operator()(const strata::ReportArgs& a) const { return strata::run_report(a); }
   int operator()(const strata::PoliciesArgs& a) const { return strata::run_policies(a); }
   int operator()(const strata::ProbeArgs& a) const { return strata::run_probe(a); }
   int operator()(const strata::BenchStepArgs& a) const { return strata::run_bench_step(a); }

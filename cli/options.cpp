@@ -116,6 +116,7 @@ class Parser {
   VerifyArgs verify_args_;
   TraceArgs trace_args_;
   SimArgs sim_args_;
+  ReportArgs report_args_;
   PoliciesArgs policies_args_;
   ProbeArgs probe_args_;
   BenchStepArgs bench_step_args_;
@@ -124,7 +125,7 @@ class Parser {
   BenchCurveArgs bench_curve_args_;
   BenchPoliciesArgs bench_policies_args_;
   CLI::App *train_, *resume_, *generate_, *eval_, *inspect_, *doctor_;
-  CLI::App *plan_, *verify_, *trace_, *sim_, *policies_, *probe_;
+  CLI::App *plan_, *verify_, *trace_, *sim_, *report_, *policies_, *probe_;
   CLI::App *bench_, *bench_step_, *bench_nvme_, *bench_adam_, *bench_curve_, *bench_policies_;
   Given train_given_, plan_given_, verify_given_;
 };
@@ -174,6 +175,8 @@ Parser::Parser() {
   trace_flags.text("--out,-o", "FILE", trace_args_.out, "File to write; - is stdout");
   sim_ = add_verb(app_, "sim", "Simulate steps of a trace: times, stalls, bytes and peaks");
   add_sim(*sim_, sim_args_);
+  report_ = add_verb(app_, "report", "Write a page about a run: steps, memory, transfers, stalls");
+  add_report(*report_, report_args_);
   policies_ = add_verb(app_, "policies", "List the offload policies");
   Flags(*policies_).json(policies_args_.json);
   doctor_ = add_verb(app_, "doctor", "Look at this machine: what would slow a run or stop it");
@@ -225,6 +228,7 @@ void Parser::add_run_verbs() {
   add_order(resume, resumed_.model.order);
   add_budget(resume, resumed_.budget);
   add_saving(resume, resumed_.save);
+  add_observing(resume, resumed_.observe);
   resume.json(resume_args_.json);
 
   generate_ = add_verb(app_, "generate", "Write text with a trained model");
@@ -358,7 +362,7 @@ Command Parser::parse(int argc, const char* const* argv) {
   if (chosen.empty()) {
     throw ConfigError(
         "no verb given; use train, resume, generate, eval, plan, verify, inspect, doctor, trace, "
-        "sim, policies, probe or bench, and see 'strata --help'");
+        "sim, report, policies, probe or bench, and see 'strata --help'");
   }
   refuse_extras(*chosen.front());
   const auto needs = [](const std::string& value, const char* message) {
@@ -391,6 +395,10 @@ Command Parser::parse(int argc, const char* const* argv) {
   if (chosen.front() == sim_) {
     finish_sim(sim_args_);
     return sim_args_;
+  }
+  if (chosen.front() == report_) {
+    needs(report_args_.run, "report: RUN is missing; name the folder that was --out of train");
+    return report_args_;
   }
   if (chosen.front() == policies_) return policies_args_;
   if (chosen.front() == probe_) {
@@ -460,8 +468,9 @@ TrainArgs Parser::finish_train() {
   if (args.save.off && args.save.every != 0) {
     throw ConfigError("--no-checkpoint: --checkpoint-every is given too; leave out one of them");
   }
-  args.flags = flags_given(*train_, {"--json", "--out", "--resume", "--max-time", "--allow-inexact",
-                                     "--steps", "--min-lr", "--warmup"});
+  args.flags =
+      flags_given(*train_, {"--json", "--out", "--resume", "--max-time", "--allow-inexact",
+                            "--steps", "--min-lr", "--warmup", "--trace-steps", "--advice"});
   args.flags.emplace_back("--steps", std::to_string(args.steps));
   args.flags.emplace_back("--min-lr", fmt::format("{}", args.optimizer.min_lr));
   args.flags.emplace_back("--warmup", std::to_string(args.optimizer.warmup));

@@ -58,6 +58,13 @@ struct SaveArgs {
   bool allow_inexact = false;  ///< go on although numbers will differ from an uninterrupted run's
 };
 
+/// What a run records and says of itself.
+struct ObserveArgs {
+  /// Steps whose timeline goes to OUT/trace.json, counted from 1; an empty range: none.
+  uint64_t first_step = 1, last_step = 0;
+  bool advice = false;  ///< also where there is little to gain
+};
+
 /// Flags and their values as given, in order.
 using GivenFlags = std::vector<std::pair<std::string, std::string>>;
 
@@ -68,6 +75,7 @@ struct RunArgs {
   BudgetArgs budget;
   OptimizerArgs optimizer;
   SaveArgs save;
+  ObserveArgs observe;
   std::vector<std::string> data;  ///< as given: files, patterns, directories
   uint64_t steps = 1000;
   uint64_t evaluate_every = 0;  ///< steps; 0: ten times a run
@@ -153,7 +161,17 @@ struct SimArgs {
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
   uint32_t steps = 24;
   bool no_bound = false;
+  std::string chrome_trace;  ///< a file for the timeline of a step; empty: none
   SimFormat format = SimFormat::text;
+  bool json = false;
+};
+
+/// A page about a run.
+struct ReportArgs {
+  std::string run;        ///< the folder that was --out
+  std::string out;        ///< empty: report.html in the run's folder
+  std::string machine;    ///< a machine file whose rates links are compared with; empty: none
+  bool simulate = false;  ///< show a simulated step though a recorded one is there
   bool json = false;
 };
 
@@ -241,10 +259,10 @@ struct TextRequest {
   std::string text;
 };
 
-using Command =
-    std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs, InspectArgs,
-                 DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, SimArgs, PoliciesArgs, ProbeArgs,
-                 BenchStepArgs, BenchNvmeArgs, BenchAdamArgs, BenchCurveArgs, BenchPoliciesArgs>;
+using Command = std::variant<TextRequest, TrainArgs, ResumeArgs, GenerateArgs, EvalArgs,
+                             InspectArgs, DoctorArgs, PlanArgs, VerifyArgs, TraceArgs, SimArgs,
+                             ReportArgs, PoliciesArgs, ProbeArgs, BenchStepArgs, BenchNvmeArgs,
+                             BenchAdamArgs, BenchCurveArgs, BenchPoliciesArgs>;
 
 /// Reads and checks a command line; defaults that depend on other flags are filled in. Throws
 /// ConfigError (exit code 2) with one message for an unknown verb or flag, with the nearest known

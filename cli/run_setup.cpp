@@ -47,6 +47,11 @@ LrSchedule schedule_of(const RunArgs& args) {
   return {args.optimizer.lr, args.optimizer.min_lr, args.optimizer.warmup, args.steps};
 }
 
+void charge_external(Budgets& b, size_t bytes) {
+  const bool has_host = b.bytes[static_cast<size_t>(Tier::host)] != 0;
+  b.external[static_cast<size_t>(has_host ? Tier::host : Tier::device)] += bytes;
+}
+
 Budgets resolve_budgets(const BudgetArgs& args, bool elsewhere) {
   // Steps of 8 MiB, so that the same command gets the same verdict each time.
   constexpr size_t kStep = 8 << 20;
@@ -64,7 +69,7 @@ Budgets resolve_budgets(const BudgetArgs& args, bool elsewhere) {
                       format_bytes(available) + " available; lower one of them");
   }
   const size_t external = (resident_bytes() + kStep - 1) / kStep * kStep;
-  b.external[static_cast<size_t>(host != 0 ? Tier::host : Tier::device)] = external;
+  charge_external(b, external);
   if (!args.nvme.empty()) {
     // Units go round the directories, so the fullest decides.
     uint64_t free = UINT64_MAX;

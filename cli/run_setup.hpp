@@ -22,6 +22,9 @@ LrSchedule schedule_of(const RunArgs&);
 /// without directories.
 Budgets resolve_budgets(const BudgetArgs&, bool elsewhere = false);
 
+/// Of what the process takes beside the arenas: so much more.
+void charge_external(Budgets&, size_t bytes);
+
 /// Opens `--data`, which the option parser saw to it is there. Throws ConfigError.
 std::unique_ptr<TokenSource> open_data(const RunArgs&, uint32_t seq, uint64_t vocabulary);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/chrome_trace.hpp"
 #include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
 #include "cli/sim_report.hpp"
@@ -20,6 +21,32 @@ namespace {
 constexpr uint32_t kWarmUp = 3;
 /// The most ops that a trace may have, at 256 bytes a line.
 constexpr uint64_t kMostTraceBytes = uint64_t{4} << 30;
+
+/// Recorded, after as many as lead to the steady state.
+constexpr uint32_t kTracedSteps = 2;
+
+/// The timeline of a plan's steps.
+void write_timeline(const std::string& path, const TraceFile& file, const PlanInput& in,
+                    const PlanResult& planned) {
+  const PlanInput input = {in.layout,  in.shape,   in.programs, *planned.policy,
+                           in.updater, in.budgets, in.clip,     in.rates};
+  const auto chunks = static_cast<uint32_t>(in.layout.chunks());
+  Timeline timeline(*in.programs.front(), in.shape, chunks, {kWarmUp, kTracedSteps});
+  Ledger ledger(in.budgets.bytes);
+  std::vector<Reservation> external;
+  for (const Tier t : {Tier::device, Tier::host, Tier::nvme}) {
+    external.push_back(
+        ledger.reserve(t, Category::external, in.budgets.external[static_cast<size_t>(t)]));
+  }
+  // A step more, so that what is recorded ends as in the steady state.
+  simulate(input, planned.plan, ledger, {kWarmUp, kTracedSteps + 1}, nullptr, &timeline);
+  write_chrome_trace(path, timeline,
+                     {*in.programs.front(),
+                      in.layout,
+                      in.shape,
+                      "simulated",
+                      {{"model", file.model}, {"policy", planned.plan.policy}}});
+}
 
 /// Every combination, tokens outermost, policies innermost.
 std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
@@ -47,6 +74,9 @@ std::vector<SimRow> simulate_all(const SimArgs& args, const TraceFile& file,
         input.objective = args.objective;
         input.overlap = args.overlap;
         row.plan = make_plan(input);
+        if (row.plan.fits && !args.chrome_trace.empty()) {
+          write_timeline(args.chrome_trace, file, input, row.plan);
+        }
         row.roofline = roofline(row.plan.prediction.work, rates);
         if (!args.no_bound) row.bound = bound_of(input);
         rows.push_back(std::move(row));

@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/chrome_trace.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
+#include "cli/run_file.hpp"
 #include "cli/run_setup.hpp"
 #include "cli/run_source.hpp"
 #include "cli/stop_signals.hpp"
@@ -12,6 +14,7 @@
 #include "cli/verbs.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/files/file_io.hpp"
 #include "runtime/files/watched_files.hpp"
 #include "train/metrics_console.hpp"
 #include "train/run_lock.hpp"
@@ -41,6 +44,12 @@ std::string keep_earlier(const std::string& path) {
   }
 }
 
+StepWindow window_of(const ObserveArgs& o) {
+  if (o.last_step < o.first_step) return {};
+  const uint64_t count = o.last_step - o.first_step + 1;
+  return {o.first_step - 1, static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX))};
+}
+
 /// A run from its first step, or from a checkpoint.
 class Run {
  public:
@@ -66,7 +75,13 @@ class Run {
   int nothing_to_do(const FoundCheckpoint&);
   void load(const FoundCheckpoint&, const Workload&, Session&);
   void save(uint64_t done, Session&, const Workload&, const std::string& key);
-  int finish(uint64_t done, Session&, const Workload&, const Budgets&);
+  /// What is in the folder of the run about the run, before its first step.
+  void describe(uint64_t first, const Workload&, const Budgets&);
+  /// Of steps that were recorded, and of stalls; what else is known of them.
+  std::optional<StallReport> observe(bool stopped, Session&, const Workload&, const PlanResult&,
+                                     const Budgets&, const Timeline&);
+  int finish(uint64_t done, Session&, const Workload&, const PlanResult&, const Budgets&,
+             const Timeline&);
 
   const TrainArgs& args_;
   Output& out_;
@@ -79,7 +94,7 @@ class Run {
 };
 
 int Run::train(const std::optional<FoundCheckpoint>& start) {
-  const Budgets budgets = resolve_budgets(args_.budget);
+  Budgets budgets = resolve_budgets(args_.budget);
   const SessionConfig config = session_config(args_, budgets);
   const Workload workload(config);
   const auto data = open_data(args_, config.shape.seq, vocabulary_of(config.model));
@@ -95,6 +110,11 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
                         " steps are done; to train further give --steps with more");
     }
   }
+  const StepWindow window = window_of(args_.observe);
+  const Program& program = workload.program(Mode::train);
+  const uint32_t chunks = workload.layout().chunks();
+  charge_external(budgets, Timeline::bytes_for(program, workload.shape(), chunks, window));
+  Timeline timeline(program, workload.shape(), chunks, window);
   const PlanResult plan = workload.plan(budgets);
   out_.text(plan_table(workload, plan));
   if (!plan.fits) {
@@ -114,6 +134,7 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   RunOptions options;
   options.nvme = {args_.budget.nvme, args_.budget.nvme_engine};
   options.initialize = !start;
+  options.timeline = &timeline;
   Session session(workload, plan, budgets, options);
   if (start) {
     load(*start, workload, session);
@@ -122,13 +143,14 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
     }
   }
   Trainer trainer(workload, session, *data, trainer_config(first, session, workload, key));
-  const std::string metrics_path = args_.out + "/metrics.jsonl";
+  const std::string metrics_path = metrics_in(args_.out);
   if (first == 0) {
     if (const std::string kept = keep_earlier(metrics_path); !kept.empty()) {
       out_.text("The metrics of an earlier run are now in " + kept + "\n");
     }
   }
   metrics_.emplace(metrics_path, first);
+  describe(first, workload, budgets);
   ConsoleProgress progress(args_.steps);
   out_.text(progress.header());
   const uint64_t every = std::max<uint64_t>(1, args_.steps / 50);
@@ -140,7 +162,39 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
     }
     report_.add(m);
   });
-  return finish(done, session, workload, budgets);
+  return finish(done, session, workload, plan, budgets, timeline);
+}
+
+void Run::describe(uint64_t first, const Workload& workload, const Budgets& budgets) {
+  if (first == 0) {
+    for (const std::string& earlier : {stalls_in(args_.out), trace_in(args_.out)}) {
+      watched_files().remove(earlier);
+    }
+  }
+  const RunFile file{args_.flags, budgets, workload.config().threads, workload.config().order};
+  replace_text(watched_files(), run_file_in(args_.out), run_file_text(file));
+}
+
+std::optional<StallReport> Run::observe(bool stopped, Session& session, const Workload& workload,
+                                        const PlanResult& plan, const Budgets& budgets,
+                                        const Timeline& timeline) {
+  if (timeline.window().count != 0) {
+    session.backend().drain();
+    const TimelineNames names{workload.program(Mode::train),
+                              workload.layout(),
+                              workload.shape(),
+                              "measured",
+                              {{"model", workload.config().model}, {"policy", plan.plan.policy}}};
+    write_chrome_trace(trace_in(args_.out), timeline, names);
+    out_.text("timeline    " + trace_in(args_.out) +
+              (timeline.complete() ? "" : "; not all of it found room"));
+  }
+  if (report_.meter().steps() == 0) return std::nullopt;
+  StallReport stalls = stall_report(report_.meter(), workload, timeline, report_.steps());
+  // Whoever stops a run waits for no predictions.
+  if (!stopped) add_advice(stalls, workload, plan, budgets, args_.observe.advice);
+  replace_text(watched_files(), stalls_in(args_.out), stall_json(stalls).dump(2) + "\n");
+  return stalls;
 }
 
 /// The run that a supervisor starts again had ended.
@@ -194,17 +248,21 @@ void Run::save(uint64_t done, Session& session, const Workload& workload, const 
   folder_.retain(args_.save.keep_last, args_.save.keep_every);
 }
 
-int Run::finish(uint64_t done, Session& session, const Workload& workload, const Budgets& budgets) {
+int Run::finish(uint64_t done, Session& session, const Workload& workload, const PlanResult& plan,
+                const Budgets& budgets, const Timeline& timeline) {
   const bool stopped = done < args_.steps;
   if (!checkpoint_.empty()) out_.text("\nsaved       " + checkpoint_);
+  report_.note_peak();
   // Whoever stops a run may not wait for all of its state to be read.
   out_.text(report_.text(workload, session, budgets, !stopped));
+  const auto stalls = observe(stopped, session, workload, plan, budgets, timeline);
+  if (stalls) out_.text(stall_text(*stalls));
   if (stopped) {
     out_.text("Stopped after step " + std::to_string(done) + " of " + std::to_string(args_.steps) +
               (checkpoint_.empty() ? "; nothing was saved, as --no-checkpoint asks"
                                    : "; go on with: strata resume " + args_.out));
   }
-  out_.result(report_.json(workload, session, budgets, done, stopped, checkpoint_));
+  out_.result(report_.json(workload, session, budgets, done, stopped, checkpoint_, stalls));
   if (!stopped) return 0;
   if (!checkpoint_.empty()) return kStopped;
   const int signal = StopSignals::received();

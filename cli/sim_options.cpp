@@ -1,5 +1,7 @@
 #include "cli/sim_options.hpp"
 
+#include <algorithm>
+
 #include "cli/flag_groups.hpp"
 #include "offload/trace_file.hpp"
 
@@ -41,6 +43,8 @@ void add_sim(CLI::App& app, SimArgs& args) {
   flags.flag("--no-bound", args.no_bound,
              "Leave out the bound, which takes long for traces of more than some 10,000 ops");
   flags.group("Output");
+  flags.text("--chrome-trace", "FILE", args.chrome_trace,
+             "Write two simulated steps as a trace for chrome://tracing and ui.perfetto.dev");
   flags.choice("--format", args.format,
                std::array<std::string_view, 4>{"text", "markdown", "csv", "json"},
                "How results are written");
@@ -59,9 +63,24 @@ void finish_sim(const SimArgs& args) {
   if (args.device_mem.empty()) {
     throw ConfigError("sim: --device-mem is missing; for example --device-mem 24GiB");
   }
+  const size_t runs = args.device_mem.size() * std::max<size_t>(args.policies.size(), 1) *
+                      std::max<size_t>(args.tokens.size(), 1);
+  if (!args.chrome_trace.empty() && runs > 1) {
+    throw ConfigError(
+        "--chrome-trace: takes one simulation; give one --policy, --device-mem and --tokens");
+  }
   if (args.json && args.format != SimFormat::text && args.format != SimFormat::json) {
     throw ConfigError("--json: another --format is given too; leave out one of them");
   }
+}
+
+void add_report(CLI::App& app, ReportArgs& args) {
+  Flags flags(app);
+  flags.text("RUN", "", args.run, "Folder of a run: its --out");
+  flags.text("--out,-o", "FILE", args.out, "Page to write [RUN/report.html]");
+  flags.text("--machine", "FILE", args.machine, "Machine file whose rates links are compared with");
+  flags.flag("--simulate", args.simulate, "Show a simulated step, though the run recorded some");
+  flags.json(args.json);
 }
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Flags of `strata sim`.
+// Flags of `strata sim`, and of `strata report`.
 #pragma once
 #include "cli/flags.hpp"
 #include "cli/options.hpp"
@@ -8,5 +8,6 @@ namespace strata {
 void add_sim(CLI::App&, SimArgs&);
 /// What concerns several flags, and what is missing. Throws ConfigError.
 void finish_sim(const SimArgs&);
+void add_report(CLI::App&, ReportArgs&);
 
 }  // namespace strata

@@ -17,6 +17,7 @@ size_t index(Tier t) { return static_cast<size_t>(t); }
 }  // namespace
 
 void TrainReport::add(const StepMetrics& m) {
+  meter_.add(m);
   tail_.push_back(m.loss);
   if (tail_.size() > kTail) tail_.erase(tail_.begin());
   if (m.validation_loss) validation_ = *m.validation_loss;
@@ -27,6 +28,8 @@ void TrainReport::add(const StepMetrics& m) {
   nvme_read_ += m.nvme_read_bytes;
   nvme_write_ += m.nvme_write_bytes;
 }
+
+void TrainReport::note_peak() { resident_peak_ = peak_resident_bytes(); }
 
 double TrainReport::tail_mean() const {
   double sum = 0;
@@ -49,7 +52,7 @@ std::string TrainReport::text(const Workload& workload, Session& session, const 
       "weights     at most {:.1f} % of {} on the device at once\n"
       "moved       {} to the device and {} back a step, evaluations included\n"
       "loss        mean of the last {} steps {:.4f}, validation {}",
-      peak(Tier::device), peak(Tier::host), format_bytes(peak_resident_bytes()),
+      peak(Tier::device), peak(Tier::host), format_bytes(resident_peak_),
       100.0 * static_cast<double>(weights) / static_cast<double>(workload.weight_bytes()),
       format_bytes(workload.weight_bytes()), per_step(h2d_), per_step(d2h_), tail_.size(),
       tail_mean(), validation_ ? fmt::format("{:.4f}", *validation_) : "-");
@@ -68,7 +71,8 @@ std::string TrainReport::text(const Workload& workload, Session& session, const 
 
 std::string TrainReport::json(const Workload& workload, const Session& session,
                               const Budgets& budgets, uint64_t steps, bool stopped,
-                              const std::string& checkpoint) const {
+                              const std::string& checkpoint,
+                              const std::optional<StallReport>& stalls) const {
   nlohmann::ordered_json j = {
       {"steps", steps},
       {"stopped", stopped},
@@ -82,7 +86,7 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
       {"nvme_write_bytes", nvme_write_},
       {"device_weight_peak_bytes", session.ledger().peak(Tier::device, Category::weight)},
       {"weight_bytes", workload.weight_bytes()},
-      {"resident_peak_bytes", peak_resident_bytes()}};
+      {"resident_peak_bytes", resident_peak_}};
   if (validation_) j["validation_loss"] = *validation_;
   j["checkpoint"] = nullptr;
   if (!checkpoint.empty()) j["checkpoint"] = checkpoint;
@@ -95,6 +99,7 @@ std::string TrainReport::json(const Workload& workload, const Session& session,
     j["tiers"][name_of(t)] = {{"budget", budgets.bytes[index(t)]},
                               {"peak", session.ledger().peak(t)}};
   }
+  j["stalls"] = stalls ? stall_json(*stalls) : nlohmann::ordered_json();
   return j.dump();
 }
 

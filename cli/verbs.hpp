@@ -16,6 +16,7 @@ int run_verify(const VerifyArgs&);
 int run_trace(const TraceArgs&);
 /// 3 when no combination fits.
 int run_sim(const SimArgs&);
+int run_report(const ReportArgs&);
 int run_policies(const PoliciesArgs&);
 int run_probe(const ProbeArgs&);
 

@@ -104,6 +104,7 @@ void Engine::begin(uint32_t program, const StepParams& step) {
   cursor_ = 0;
   next_action_ = 0;
   step_ = step;
+  if (options_.timeline != nullptr && program_->trains()) options_.timeline->begin_step(step.step);
   if (program_->trains()) {
     // At most one step ahead: the step before the last must be done.
     backend_.wait(mirrors_[steps_begun_ % 2].done);
@@ -169,6 +170,10 @@ void Engine::begin_op() {
   for (const ObjUse& u : op.uses) end_prefetch(u.object, Ahead::needed);
   if (policy_.fetches_in_order()) look_ahead();
   note(Issued::op);
+  if (options_.timeline != nullptr) {
+    compute.set_label(options_.timeline->op(cursor_));
+    options_.timeline->issued(cursor_, ledger_);
+  }
   ++tick_;
   const bool skip_wait = options_.mutations.skip_fetch_wait == tick_;
   for (const ObjUse& u : op.uses) {
@@ -279,6 +284,7 @@ void Engine::gradient_complete(ChunkId c, const Fence& op) {
   }
   if (!placed.on_device() && options_.clip <= 0) {
     Stream& d2h = backend_.stream(Resource::d2h);
+    if (options_.timeline != nullptr) d2h.set_label(options_.timeline->norm());
     chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
     d2h.wait(op);
     d2h.copy(&chunk_scales_[c],
@@ -329,7 +335,9 @@ void Engine::end() {
                               : "a program was ended that was not begun");
   }
   running_ = false;
-  if (program_->trains()) issue_norm();
+  if (!program_->trains()) return;
+  issue_norm();
+  if (options_.timeline != nullptr) options_.timeline->end_step();
 }
 
 void Engine::issue_norm() {
@@ -340,6 +348,10 @@ void Engine::issue_norm() {
   Stream& d2h = backend_.stream(Resource::d2h);
   auto* record = reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step());
   const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
+  if (options_.timeline != nullptr) {
+    compute.set_label(options_.timeline->norm());
+    d2h.set_label(options_.timeline->norm());
+  }
   record_hazard_.order_write(compute, Resource::compute);
   launch_native<run_finish_step, HostContext>(
       compute, Cost{0, records_.bytes()},

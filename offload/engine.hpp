@@ -9,6 +9,7 @@
 #include "offload/issue_log.hpp"
 #include "offload/policy/policy.hpp"
 #include "offload/step_record.hpp"
+#include "offload/timeline.hpp"
 
 namespace strata {
 
@@ -38,6 +39,8 @@ struct EngineOptions {
   IssueLog* log = nullptr;
   /// For simulations; null: nobody asks.
   FetchAheadObserver* observer = nullptr;
+  /// Not null: hears what is issued, and labels it for the backend's streams.
+  Timeline* timeline = nullptr;
   Mutations mutations;
 };
 
@@ -182,7 +185,7 @@ class Engine final : public OpSink, private OpScope {
   /// there is none.
   bool evict_one(OpIndex least_distance);
   bool make_room_for_update(ChunkId, OpIndex needed_by);
-  void transfer(const UnitList&, Place from, const UnitList&, Place to);
+  void transfer(ObjId, const UnitList&, Place from, const UnitList&, Place to);
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);
   void write_back(ObjId, Place from);

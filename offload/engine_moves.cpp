@@ -165,6 +165,7 @@ bool Engine::may_be_evicted(ObjId id) const {
 
 /// Notes a copy that came to the device, or left it.
 void Engine::now_on_device(ObjId id, bool there) {
+  if (options_.timeline != nullptr) options_.timeline->on_device(id, cursor_, there);
   if (!may_be_evicted(id)) return;
   const auto at = std::lower_bound(evictable_.begin(), evictable_.end(), object_index(id));
   if (there) {
@@ -263,9 +264,11 @@ Resource link(Place from, Place to) noexcept {
 
 }  // namespace
 
-void Engine::transfer(const UnitList& src, Place from, const UnitList& dst, Place to) {
+/// Copies an object's content between units, whichever version they hold.
+void Engine::transfer(ObjId id, const UnitList& src, Place from, const UnitList& dst, Place to) {
   const Resource r = link(from, to);
   Stream& stream = backend_.stream(r);
+  if (options_.timeline != nullptr) stream.set_label(options_.timeline->move(id, from, to));
   order_reads(src, from, r);
   order_writes(dst, to, r);
   for (uint32_t i = 0; i < dst.count; ++i) {
@@ -284,7 +287,7 @@ void Engine::transfer(const UnitList& src, Place from, const UnitList& dst, Plac
 }
 
 void Engine::move(ObjId id, Place from, Place to) {
-  transfer(units_of(id, from), from, units_of(id, to), to);
+  transfer(id, units_of(id, from), from, units_of(id, to), to);
   table_.landed(id, to);
 }
 
@@ -387,6 +390,8 @@ void Engine::update(ChunkId c) {
   const bool on_device = plan_.chunks[c].on_device();
   const Resource r = on_device ? Resource::compute : Resource::update;
   Stream& stream = backend_.stream(r);
+  // Moves of its planes have labels of their own, on other streams.
+  if (options_.timeline != nullptr) stream.set_label(options_.timeline->update(c));
   StepMirror& mirror = mirrors_[p.mirror];
   const bool stepwide = options_.clip > 0;
   const bool speculates = stepwide && p.ready;  // the value is not known yet

@@ -33,7 +33,7 @@ void Engine::keep_older(ChunkId c) {
     const ObjId id{c, static_cast<Plane>(i)};
     if (shape_.units(id) == 0 || id.plane == Plane::grad) continue;
     if (table_.at(id).home != Place::device) continue;
-    transfer(units_of(id, Place::device), Place::device, older_[object_index(id)], Place::nvme);
+    transfer(id, units_of(id, Place::device), Place::device, older_[object_index(id)], Place::nvme);
     note(Issued::write_back, id, older_[object_index(id)].ids[0]);
   }
 }
@@ -92,7 +92,7 @@ void Engine::go_back(ChunkId c) {
     if (shape_.units(id) == 0 || id.plane == Plane::grad) continue;
     UnitList& older = older_[object_index(id)];
     if (table_.at(id).home == Place::device) {
-      transfer(older, Place::nvme, units_of(id, Place::device), Place::device);
+      transfer(id, older, Place::nvme, units_of(id, Place::device), Place::device);
       note(Issued::fetch, id, units_of(id, Place::device).ids[0]);
     } else {
       table_.kill(id);

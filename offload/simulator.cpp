@@ -49,13 +49,15 @@ Prediction mean_of(const EngineStats& from, const EngineStats& to, const Virtual
 }  // namespace
 
 Prediction simulate(const PlanInput& in, const Plan& plan, Ledger& ledger, SimulationLength length,
-                    IssueLog* log) {
+                    IssueLog* log, Timeline* timeline) {
   VirtualBackend backend(in.rates);
+  backend.observe(timeline);
   LateFetches late(backend);
   EngineOptions options;
   options.clip = in.clip;
   options.log = log;
   options.observer = &late;
+  options.timeline = timeline;
   Engine engine(backend, in.layout, in.shape, plan, in.policy, in.updater, in.programs, ledger,
                 options);
   engine.zero_state();

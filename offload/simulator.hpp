@@ -12,6 +12,7 @@ namespace strata {
 struct Plan;
 struct PlanInput;
 class Ledger;
+class Timeline;
 
 /// Steps that lead to the steady state, and steps that are measured after them.
 struct SimulationLength {
@@ -54,8 +55,8 @@ struct Prediction {
 };
 
 /// Runs the first program of the input again and again, then each of the others once, and then all
-/// that is left to do. Peaks are in the ledger.
+/// that is left to do. Peaks are in the ledger. A timeline records its steps in virtual time.
 Prediction simulate(const PlanInput&, const Plan&, Ledger&, SimulationLength,
-                    IssueLog* log = nullptr);
+                    IssueLog* log = nullptr, Timeline* timeline = nullptr);
 
 }  // namespace strata

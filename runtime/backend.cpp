@@ -1,5 +1,6 @@
 #include "runtime/backend.hpp"
 
+#include <numeric>
 #include <utility>
 
 #include "runtime/errors.hpp"
@@ -37,7 +38,24 @@ void Stream::launch(KernelFn fn, const void* args, size_t arg_bytes, Cost cost) 
   do_launch(fn, args, arg_bytes, cost);
 }
 
-Fence Stream::record() { return do_record(); }
+Fence Stream::record() {
+  const Fence f = do_record();
+  if (f.slot() != nullptr) {
+    f.slot()->label = label_;
+    f.slot()->stream = static_cast<uint8_t>(resource_);
+  }
+  return f;
+}
+
+void Stream::attach(Resource r, StreamObserver* observer) noexcept {
+  resource_ = r;
+  observer_ = observer;
+}
+
+double Backend::waited(Resource r) const {
+  const auto on = stream_times(r).waited;
+  return std::accumulate(on.begin(), on.end(), 0.0);
+}
 
 Arena& Arena::operator=(Arena&& o) noexcept {
   if (this != &o) {

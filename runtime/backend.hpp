@@ -1,6 +1,7 @@
 // Streams and backends: where work runs and where memory comes from. The engine is written against
 // these two classes alone; `host` runs on CPU threads, `virtual` only advances clocks.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,6 +31,34 @@ struct Cost {
   double seconds = 0;
 };
 
+/// What a record of a stream is for, in the words of whoever observes; 0: nothing that counts.
+using WorkLabel = uint64_t;
+/// Of a label: the observer wants to hear when the work began and ended.
+constexpr WorkLabel kTimed = WorkLabel{1} << 63;
+
+/// Hears what streams do, on their own threads, each stream one call at a time. Times are those of
+/// the backend's clock.
+class StreamObserver {
+ public:
+  virtual ~StreamObserver() = default;
+  /// Work with a timed label. Consecutive records of one label may come in one call or several.
+  virtual void worked(Resource, WorkLabel, double begin, double end) noexcept = 0;
+  /// A record waited: for a fence of another stream, recorded there under `on_label`, or, where
+  /// `on` is the stream itself, for others to leave the cores.
+  virtual void waited(Resource, WorkLabel, Resource on, WorkLabel on_label, double begin,
+                      double end) noexcept = 0;
+};
+
+/// What a stream's time went to since the start, in seconds.
+struct StreamTimes {
+  /// Held up by that stream, which was at work, or by others in their turn as far as it is known.
+  std::array<double, kResources> waited{};
+  double idle = 0;     // nothing was issued
+  double sharing = 0;  // others had the cores, or a part of them
+  /// At work, waits for the cores included. Real backends do not measure compute's.
+  double busy = 0;
+};
+
 /// A kernel as a stream calls it: `native` is the backend's own handle (host: `HostContext*`).
 using KernelFn = void (*)(void* native, const void* args);
 
@@ -50,15 +79,27 @@ class Stream {
   void launch(KernelFn fn, const void* args, size_t arg_bytes, Cost cost);
   /// An enqueued fence, done when everything issued so far is.
   Fence record();
+  /// Of all that is issued from now on. Observers of streams that wait for its fences hear it too.
+  void set_label(WorkLabel label) noexcept { label_ = label; }
+  /// Which of a backend's streams this is, and who hears what it does (null: nobody). While nothing
+  /// is issued.
+  void attach(Resource, StreamObserver*) noexcept;
 
  protected:
   Stream() = default;
+  Resource resource() const noexcept { return resource_; }
+  WorkLabel label() const noexcept { return label_; }
+  StreamObserver* observer() const noexcept { return observer_; }
 
  private:
   virtual void do_wait(const Fence&) = 0;
   virtual void do_copy(void* dst, const void* src, size_t bytes) = 0;
   virtual void do_launch(KernelFn, const void* args, size_t arg_bytes, Cost) = 0;
   virtual Fence do_record() = 0;
+
+  Resource resource_ = Resource::compute;
+  WorkLabel label_ = 0;
+  StreamObserver* observer_ = nullptr;
 };
 
 /// Memory handed out by a backend; freed on destruction.
@@ -94,8 +135,11 @@ class Backend {
   virtual void wait(const Fence& fence) = 0;
   /// Waits for every stream; rethrows what a worker threw, after all of them are idle.
   virtual void drain() = 0;
+  virtual StreamTimes stream_times(Resource) const = 0;
   /// Seconds the stream's work was held up by fences of other streams, since the start.
-  virtual double waited(Resource) const = 0;
+  double waited(Resource) const;
+  /// Who hears what all streams do; null: nobody. While nothing is issued; until the backend goes.
+  virtual void observe(StreamObserver*) = 0;
   /// Seconds on the backend's own clock (virtual time on the virtual backend).
   virtual double now() const = 0;
 };

@@ -12,6 +12,9 @@ struct FenceSlot {
   std::atomic<uint32_t> word{0};
   /// When it was done, in seconds; used by the virtual backend only.
   double time = 0;
+  /// The issuer's note of what the fence stands for: see `Stream::record`.
+  uint64_t label = 0;
+  uint8_t stream = 0;
 };
 
 /// A cheap handle to a point in a stream's order. A default fence is done: it means "nothing to

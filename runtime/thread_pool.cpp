@@ -12,6 +12,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "runtime/clock.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/futex.hpp"
 #include "runtime/sanitizer.hpp"
@@ -160,10 +161,26 @@ void ThreadPool::run(uint32_t count, Body body, void* context) {
 }
 
 ThreadPool::Turn::Turn(ThreadPool& pool) : pool_(pool) {
+  begin(pool.state_->ticket.fetch_add(1, std::memory_order_relaxed));
+}
+
+ThreadPool::Turn::Turn(ThreadPool& pool, double& waited) : pool_(pool) {
+  const uint32_t mine = pool.state_->ticket.fetch_add(1, std::memory_order_relaxed);
+  waited = 0;
+  if (try_begin(mine)) return;
+  const double start = seconds_now();
+  begin(mine);
+  waited = seconds_now() - start;
+}
+
+bool ThreadPool::Turn::try_begin(uint32_t ticket) const noexcept {
+  return pool_.state_->serving.load(kTurnAcquire) == ticket;
+}
+
+void ThreadPool::Turn::begin(uint32_t ticket) const noexcept {
   State& s = *pool_.state_;
-  const uint32_t mine = s.ticket.fetch_add(1, std::memory_order_relaxed);
   int spin = 0;
-  for (uint32_t now; (now = s.serving.load(kTurnAcquire)) != mine;) {
+  for (uint32_t now; (now = s.serving.load(kTurnAcquire)) != ticket;) {
     if (++spin < kSpins) {
       cpu_relax();
     } else {

@@ -44,11 +44,16 @@ class ThreadPool {
   class Turn {
    public:
     explicit Turn(ThreadPool&);
+    /// `waited`: seconds until it was this one's turn, 0 where it was at once.
+    Turn(ThreadPool&, double& waited);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
    private:
+    bool try_begin(uint32_t ticket) const noexcept;
+    void begin(uint32_t ticket) const noexcept;
+
     ThreadPool& pool_;
   };
 

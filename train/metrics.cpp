@@ -30,7 +30,8 @@ class FlatObject {
     }
   }
 
-  const fmt::memory_buffer& line() {
+  using Text = fmt::basic_memory_buffer<char, 2048>;
+  const Text& line() {
     fmt::format_to(fmt::appender(text_), "}}\n");
     return text_;
   }
@@ -42,7 +43,7 @@ class FlatObject {
     fmt::format_to(fmt::appender(text_), "{}\"{}\":{}", before, key, value);
   }
 
-  fmt::memory_buffer text_;
+  Text text_;
 };
 
 /// Of an earlier run's file, only the lines of steps 1 to `steps`.
@@ -82,6 +83,14 @@ void MetricsWriter::write(const StepMetrics& m) {
   object.add("tokens_per_second", m.tokens_per_second);
   object.add("step_ms", m.step_ms);
   object.add("stall_ms", m.stall_ms);
+  constexpr const char* kStall[] = {"stall_h2d_ms", "stall_d2h_ms", "stall_update_ms",
+                                    "stall_nvme_read_ms", "stall_nvme_write_ms"};
+  constexpr const char* kBusy[] = {"busy_h2d_ms", "busy_d2h_ms", "busy_update_ms",
+                                   "busy_nvme_read_ms", "busy_nvme_write_ms"};
+  for (size_t r = 1; r < kResources; ++r) object.add(kStall[r - 1], m.stalls.on[r] * 1e3);
+  object.add("stall_sharing_ms", m.stalls.sharing * 1e3);
+  object.add("stall_issuer_ms", m.stalls.issuer * 1e3);
+  for (size_t r = 1; r < kResources; ++r) object.add(kBusy[r - 1], m.busy[r] * 1e3);
   object.add("used_peak_device_bytes", m.used_peak_device_bytes);
   object.add("used_peak_host_bytes", m.used_peak_host_bytes);
   object.add("used_peak_nvme_bytes", m.used_peak_nvme_bytes);
@@ -92,7 +101,7 @@ void MetricsWriter::write(const StepMetrics& m) {
   object.add("nvme_read_bytes", m.nvme_read_bytes);
   object.add("nvme_write_bytes", m.nvme_write_bytes);
   if (m.validation_loss) object.add("validation_loss", *m.validation_loss);
-  const fmt::memory_buffer& line = object.line();
+  const FlatObject::Text& line = object.line();
   for (size_t done = 0; done < line.size();) {
     const ssize_t n = ::write(descriptor_, line.data() + done, line.size() - done);
     if (n < 0 && errno == EINTR) continue;

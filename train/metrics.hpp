@@ -1,8 +1,11 @@
 // What is reported of a training step.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "offload/simulator.hpp"
 
 namespace strata {
 
@@ -14,7 +17,11 @@ struct StepMetrics {
   uint64_t tokens = 0;   ///< trained on since the run began, this step included
   double tokens_per_second = 0;
   double step_ms = 0;
-  double stall_ms = 0;  ///< of step_ms: compute waited for a transfer or the issuer blocked
+  double stall_ms = 0;  ///< of step_ms: compute waited for other streams' work
+  Stalls stalls;        ///< in seconds: the same by stream, and for other reasons
+  /// Seconds in the step that streams were at work, without waits for the cores; not known of
+  /// compute.
+  std::array<double, kResources> busy{};
   uint64_t used_peak_device_bytes = 0;
   uint64_t used_peak_host_bytes = 0;
   uint64_t used_peak_nvme_bytes = 0;
@@ -29,7 +36,9 @@ struct StepMetrics {
 
 /// Writes `metrics.jsonl`: one flat JSON object a step, whole lines only, so that a reader or a
 /// crash never sees half of one. Numbers that are not finite are written as null. Keys: those of
-/// StepMetrics, `validation_loss` only where there is one.
+/// StepMetrics, `stalls` and `busy` in milliseconds as `stall_h2d_ms` and `busy_h2d_ms` for each
+/// stream but compute, `stall_sharing_ms` and `stall_issuer_ms`; `validation_loss` only where there
+/// is one.
 class MetricsWriter {
  public:
   /// Starts the file anew, but keeps what it has of the first `keep_steps` steps, for a run that

@@ -146,9 +146,11 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
     backend.nvme = store_->adopted();
   }
   backend_ = std::make_unique<HostBackend>(backend);
+  backend_->observe(options.timeline);
   EngineOptions engine;
   engine.clip = workload.config().clip;
   engine.log = options.log;
+  engine.timeline = options.timeline;
   engine.mutations = options.mutations;
   engine_ = std::make_unique<Engine>(*backend_, input_.layout, input_.shape, plan_, *policy_,
                                      input_.updater, input_.programs, ledger_, engine);

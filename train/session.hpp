@@ -108,6 +108,8 @@ struct RunOptions {
   uint64_t delay_seed = 0;
   LinkRate h2d, d2h;
   IssueLog* log = nullptr;
+  /// Not null: records what streams do; outlives the session.
+  Timeline* timeline = nullptr;
   Mutations mutations;
   NvmePlace nvme;
   /// False: all state is zero, for whoever loads it.

@@ -1,5 +1,6 @@
 #include "train/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/errors.hpp"
@@ -76,14 +77,19 @@ void Trainer::check_validation(const StepMetrics& metrics) {
                   " is not finite; try a lower --lr or a longer --warmup");
 }
 
-void Trainer::start_clock() {
-  began_ = session_.backend().now();
-  began_waited_ = session_.backend().waited(Resource::compute);
+Trainer::Clocks Trainer::Clocks::of(const Backend& backend) {
+  Clocks c;
+  c.now = backend.now();
+  for (size_t r = 0; r < kResources; ++r) {
+    c.streams[r] = backend.stream_times(static_cast<Resource>(r));
+  }
+  return c;
 }
 
+void Trainer::start_clock() { began_ = Clocks::of(session_.backend()); }
+
 void Trainer::stamp(HostContext&, const Backend* backend, Batch* batch) {
-  batch->finished = backend->now();
-  batch->waited = backend->waited(Resource::compute);
+  batch->finished = Clocks::of(*backend);
 }
 
 void Trainer::issue(uint64_t step) {
@@ -119,12 +125,25 @@ void Trainer::add(const Moved& moved, StepMetrics& m) {
   m.nvme_write_bytes += moved[3];
 }
 
+void Trainer::add_times(const Clocks& from, const Clocks& to, StepMetrics& m) {
+  constexpr auto kCompute = static_cast<size_t>(Resource::compute);
+  const StreamTimes &a = from.streams[kCompute], &b = to.streams[kCompute];
+  for (size_t r = 0; r < kResources; ++r) {
+    m.stalls.on[r] = b.waited[r] - a.waited[r];
+    m.stall_ms += m.stalls.on[r] * 1e3;
+    const auto at_work = [r](const Clocks& c) { return c.streams[r].busy - c.streams[r].sharing; };
+    m.busy[r] = std::max(0.0, at_work(to) - at_work(from));
+  }
+  m.stalls.sharing = b.sharing - a.sharing;
+  m.stalls.issuer = b.idle - a.idle;
+}
+
 StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   const StepResult r = session_.result(back);
   check(step, r);
   const Batch& b = batches_[step % 2];
   session_.backend().wait(b.written);
-  const double seconds = b.finished - began_;
+  const double seconds = b.finished.now - began_.now;
   StepMetrics m;
   m.step = step + 1;
   m.loss = r.loss;
@@ -133,7 +152,7 @@ StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   m.tokens = (step + 1) * step_tokens_;
   m.step_ms = seconds * 1e3;
   m.tokens_per_second = static_cast<double>(step_tokens_) / seconds;
-  m.stall_ms = (b.waited - began_waited_) * 1e3;
+  add_times(began_, b.finished, m);
   m.used_peak_device_bytes = session_.ledger().peak(Tier::device);
   m.used_peak_host_bytes = session_.ledger().peak(Tier::host);
   m.used_peak_nvme_bytes = session_.ledger().peak(Tier::nvme);
@@ -141,7 +160,6 @@ StepMetrics Trainer::measure(uint64_t step, uint32_t back) {
   m.locked_bytes = locked_bytes();
   add(b.moved, m);
   began_ = b.finished;
-  began_waited_ = b.waited;
   return m;
 }
 

@@ -47,11 +47,17 @@ class Trainer {
  private:
   /// Bytes: to the device, back, read from NVMe, written to it.
   using Moved = std::array<uint64_t, 4>;
+  /// The backend's clock, and what each stream's time went to until then.
+  struct Clocks {
+    double now = 0;
+    std::array<StreamTimes, kResources> streams;
+    static Clocks of(const Backend&);
+  };
   /// A step on its way: what it reads, and what is known of it when it is done.
   struct Batch {
     std::vector<int32_t> tokens, targets;
     Moved moved{};
-    double finished = 0, waited = 0;  // seconds; written by the compute stream
+    Clocks finished;  // written by the compute stream
     Fence written;
   };
 
@@ -61,6 +67,7 @@ class Trainer {
   static void check_validation(const StepMetrics&);
   Moved moved();
   static void add(const Moved&, StepMetrics&);
+  static void add_times(const Clocks& from, const Clocks& to, StepMetrics&);
   void issue(uint64_t step);
   StepMetrics measure(uint64_t step, uint32_t back);
   void check(uint64_t step, const StepResult&) const;
@@ -74,8 +81,7 @@ class Trainer {
   std::array<Batch, 2> batches_;  // of the two newest steps
   Batch evaluation_;
   Moved counted_{};
-  /// The backend's clock, and how long compute had waited, when the step before ended.
-  double began_ = 0, began_waited_ = 0;
+  Clocks began_;  // when the step before ended
 };
 
 }  // namespace strata

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
+#include "runtime/clock.hpp"
 #include "runtime/files/io_error.hpp"
 #include "runtime/futex.hpp"
 #include "runtime/hash.hpp"
@@ -29,7 +31,7 @@ NvmeStream::NvmeStream(NvmeStore& store, Direction direction, WrapSink wrap, voi
     : WorkerStream(store.options_.delay_seed == 0
                        ? 0
                        : store.options_.delay_seed * 2 + static_cast<uint64_t>(direction) + 1,
-                   200, 0),
+                   200, 0, /*completes_later=*/true),
       store_(store),
       direction_(direction),
       slots_(store.options_.depth),
@@ -72,6 +74,7 @@ void NvmeStream::run_copy(const Copy& c) {
     std::this_thread::sleep_until(
         Clock::time_point(Clock::duration(store_.limit_.end_of(c.bytes, now))));
   }
+  if (began_ == 0) began_ = seconds_now();
   batch_.clear();
   const auto target = reinterpret_cast<uintptr_t>(c.dst);
   wait_for_writers_of(target);
@@ -138,7 +141,7 @@ uint32_t NvmeStream::wait_for_slot() noexcept {
   }
 }
 
-uint32_t NvmeStream::take_entry(const Fence* fence) noexcept {
+uint32_t NvmeStream::take_entry(const Fence* fence, WorkLabel label) noexcept {
   const uint32_t head = head_.load(std::memory_order_relaxed);
   for (uint32_t tail; head - (tail = tail_.load(std::memory_order_acquire)) >= kEntries;) {
     futex_wait(tail_, tail);
@@ -146,12 +149,18 @@ uint32_t NvmeStream::take_entry(const Fence* fence) noexcept {
   Entry& e = entries_[head % kEntries];
   e.done = false;
   e.is_fence = fence != nullptr;
-  if (fence != nullptr) e.fence = *fence;
+  if (fence != nullptr) {
+    e.fence = *fence;
+    e.label = label;
+    e.began = std::exchange(began_, 0);
+  }
   head_.store(head + 1, std::memory_order_release);
   return head;
 }
 
-void NvmeStream::run_record(const Fence& fence) { retire(take_entry(&fence)); }
+void NvmeStream::run_record(const Fence& fence, WorkLabel label) {
+  retire(take_entry(&fence, label));
+}
 
 /// Marks an entry done, and lets all leave that wait for none before them.
 void NvmeStream::retire(uint32_t entry) noexcept {
@@ -166,7 +175,14 @@ void NvmeStream::leave() noexcept {
   for (; tail != head; ++tail) {
     Entry& e = entries_[tail % kEntries];
     if (!e.done && !abandoned_) break;
-    if (e.is_fence) FenceRing::complete(e.fence);
+    if (!e.is_fence) continue;
+    // Transfers overlap; each is charged from when the one before had come.
+    if (e.began != 0) {
+      const double now = seconds_now();
+      note_worked(e.label, std::max(e.began, last_left_), now);
+      last_left_ = now;
+    }
+    FenceRing::complete(e.fence);
   }
   tail_.store(tail, std::memory_order_release);
   futex_wake_one(tail_);

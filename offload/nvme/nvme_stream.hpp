@@ -40,18 +40,20 @@ class NvmeStream final : public WorkerStream, private IoSink {
   struct Entry {
     bool done = false, is_fence = false;
     Fence fence;
+    WorkLabel label = 0;
+    double began = 0;  // of the first transfer since the fence before; 0: there was none
   };
   static constexpr uint32_t kEntries = 4096;
 
   void run_copy(const Copy&) override;
   void run_launch(const Launch&) override;
-  void run_record(const Fence&) override;
+  void run_record(const Fence&, WorkLabel) override;
   void completed(const IoRequest&, int64_t result) noexcept override;
 
   void wait_for_writers_of(uintptr_t target) noexcept;
   uint32_t free_slot() noexcept;
   uint32_t wait_for_slot() noexcept;
-  uint32_t take_entry(const Fence*) noexcept;
+  uint32_t take_entry(const Fence*, WorkLabel = 0) noexcept;
   /// Does the rest of a transfer that came back short or is to be tried again.
   void finish(const IoRequest&, int64_t result);
   void check_content(const IoRequest&, const Slot&);
@@ -69,6 +71,8 @@ class NvmeStream final : public WorkerStream, private IoSink {
   std::atomic<uint32_t> freed_{0};  // bumped as slots come free; the worker sleeps on it
   std::atomic<uint64_t> bytes_{0};
   std::vector<IoRequest> batch_;
+  double began_ = 0;      // of the first transfer since the last fence; the worker's
+  double last_left_ = 0;  // when a fence left; under `retiring_`
   std::unique_ptr<IoSink> wrapped_;
   std::unique_ptr<IoQueue> queue_;
 };

@@ -13,7 +13,8 @@ class PlannedPolicy final : public Policy {
   /// `defer`: the share of updates that wait for the next step where they need not; `staging`:
   /// device units left to transfers; `on_nvme`: the most units of a chunk that are on NVMe while
   /// the host stages updates, or somewhat more; none: what costs least; `speculate`: updates that
-  /// do not wait for the next step do not wait for a step-wide value, where they come to the device.
+  /// do not wait for the next step do not wait for a step-wide value, where they come to the
+  /// device.
   PlannedPolicy(double defer, uint32_t staging, std::optional<uint32_t> on_nvme = {},
                 bool speculate = false)
       : defer_(defer), staging_(staging), on_nvme_(on_nvme), speculate_(speculate) {}

@@ -65,6 +65,7 @@ HostBackend::HostBackend(const HostBackendOptions& o)
   }
   streams_[static_cast<size_t>(Resource::nvme_read)] = o.nvme.reader;
   streams_[static_cast<size_t>(Resource::nvme_write)] = o.nvme.writer;
+  observe(nullptr);
 }
 
 // All workers end before any stream goes: one may still wait on a fence of another.
@@ -114,9 +115,17 @@ void HostBackend::drain() {
   }
 }
 
-double HostBackend::waited(Resource r) const {
+StreamTimes HostBackend::stream_times(Resource r) const {
   const WorkerStream* const s = streams_[static_cast<size_t>(r)];
-  return s == nullptr ? 0 : s->waited_seconds();
+  return s == nullptr ? StreamTimes{} : s->times();
+}
+
+void HostBackend::observe(StreamObserver* observer) {
+  for (size_t r = 0; r < kResources; ++r) {
+    if (streams_[r] == nullptr) continue;
+    streams_[r]->attach(static_cast<Resource>(r), observer);
+    streams_[r]->set_siblings(&streams_);
+  }
 }
 
 double HostBackend::now() const { return seconds_now(); }

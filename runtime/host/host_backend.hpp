@@ -65,7 +65,8 @@ class HostBackend final : public Backend {
   bool executes() const noexcept override { return true; }
   void wait(const Fence&) override;
   void drain() override;
-  double waited(Resource) const override;
+  StreamTimes stream_times(Resource) const override;
+  void observe(StreamObserver*) override;
   double now() const override;
 
   ThreadPool& pool() noexcept { return *pool_; }

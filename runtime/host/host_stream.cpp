@@ -27,7 +27,9 @@ HostStream::HostStream(ThreadPool& pool, LinkRate rate, uint64_t delay_seed,
 HostStream::~HostStream() { stop(); }
 
 void HostStream::run_launch(const Launch& l) {
-  const ThreadPool::Turn turn(turns_);
+  double waited = 0;
+  const ThreadPool::Turn turn(turns_, waited);
+  note_sharing(waited);
   l.fn(&context_, l.args);
 }
 
@@ -35,7 +37,9 @@ void HostStream::run_copy(const Copy& c) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   {
-    const ThreadPool::Turn turn(turns_);
+    double waited = 0;
+    const ThreadPool::Turn turn(turns_, waited);
+    note_sharing(waited);
     const auto blocks = static_cast<uint32_t>((c.bytes + kCopyBlock - 1) / kCopyBlock);
     context_.pool.parallel_for(blocks, [&c](uint32_t i) {
       const size_t begin = i * kCopyBlock;

@@ -1,8 +1,10 @@
 #include "runtime/host/worker_stream.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "runtime/clock.hpp"
 #include "runtime/futex.hpp"
 #include "runtime/thread_pool.hpp"
 
@@ -14,9 +16,10 @@ constexpr int kSpins = 400;
 }  // namespace
 
 WorkerStream::WorkerStream(uint64_t delay_seed, uint32_t max_delay_microseconds,
-                           uint32_t first_record)
+                           uint32_t first_record, bool completes_later)
     : delay_state_(delay_seed),
       max_delay_microseconds_(max_delay_microseconds),
+      completes_later_(completes_later),
       ring_(new Record[kRecords]),
       first_record_(first_record),
       head_(first_record) {
@@ -33,8 +36,7 @@ void WorkerStream::start() {
 
 void WorkerStream::stop() noexcept {
   if (!worker_.joinable()) return;
-  Record& r = begin_push();
-  r.kind = Kind::stop;
+  Record& r = begin_push(Kind::stop);
   end_push(r);
   worker_.join();
 }
@@ -43,11 +45,37 @@ void WorkerStream::rethrow() {
   if (failed()) std::rethrow_exception(error_);
 }
 
-WorkerStream::Record& WorkerStream::begin_push() {
+StreamTimes WorkerStream::times() const noexcept {
+  StreamTimes t;
+  for (size_t r = 0; r < kResources; ++r) t.waited[r] = waited_[r].seconds();
+  t.idle = idle_.seconds();
+  t.sharing = sharing_.seconds();
+  t.busy = busy_.seconds();
+  return t;
+}
+
+void WorkerStream::note_worked(WorkLabel label, double begin, double end) noexcept {
+  busy_.add(end - begin);
+  if ((label & kTimed) != 0 && observer() != nullptr) {
+    observer()->worked(resource(), label, begin, end);
+  }
+}
+
+void WorkerStream::note_sharing(double seconds) noexcept {
+  if (seconds == 0) return;
+  sharing_.add(seconds);
+  if (observer() == nullptr) return;
+  const double now = seconds_now();
+  observer()->waited(resource(), running_, resource(), 0, now - seconds, now);
+}
+
+WorkerStream::Record& WorkerStream::begin_push(Kind kind) {
   Record& r = ring_[head_ % kRecords];
   for (uint32_t seen; (seen = r.sequence.load(std::memory_order_acquire)) != head_;) {
     futex_wait(r.sequence, seen);
   }
+  r.kind = kind;
+  r.label = label();
   return r;
 }
 
@@ -59,22 +87,20 @@ void WorkerStream::end_push(Record& r) {
 
 void WorkerStream::do_wait(const Fence& fence) {
   if (fence.slot() == nullptr) return;
-  Record& r = begin_push();
-  r.kind = Kind::wait;
+  Record& r = begin_push(Kind::wait);
   r.fence = fence;
+  r.wait = {fence.slot()->label, static_cast<Resource>(fence.slot()->stream)};
   end_push(r);
 }
 
 void WorkerStream::do_copy(void* dst, const void* src, size_t bytes) {
-  Record& r = begin_push();
-  r.kind = Kind::copy;
+  Record& r = begin_push(Kind::copy);
   r.copy = {dst, src, bytes};
   end_push(r);
 }
 
 void WorkerStream::do_launch(KernelFn fn, const void* args, size_t arg_bytes, Cost) {
-  Record& r = begin_push();
-  r.kind = Kind::launch;
+  Record& r = begin_push(Kind::launch);
   r.launch.fn = fn;
   if (arg_bytes != 0) std::memcpy(r.launch.args, args, arg_bytes);
   end_push(r);
@@ -88,26 +114,33 @@ Fence WorkerStream::do_record() {
 Fence WorkerStream::record_always() {
   const Fence fence = fences_.acquire();
   FenceRing::mark_enqueued(fence);
-  Record& r = begin_push();
-  r.kind = Kind::record;
+  Record& r = begin_push(Kind::record);
   r.fence = fence;
   end_push(r);
   return fence;
+}
+
+/// Until the record is there.
+void WorkerStream::await(const Record& r, uint32_t sequence) {
+  if (r.sequence.load(std::memory_order_acquire) == sequence) return;
+  const double start = seconds_now();
+  for (int spin = 0;; ++spin) {
+    const uint32_t published = published_.load(std::memory_order_acquire);
+    if (r.sequence.load(std::memory_order_acquire) == sequence) break;
+    if (spin < kSpins) {
+      cpu_relax();
+    } else {
+      futex_wait(published_, published);
+    }
+  }
+  idle_.add(seconds_now() - start);
 }
 
 void WorkerStream::work() {
   use_ieee_denormals();
   for (uint32_t tail = first_record_;; ++tail) {
     Record& r = ring_[tail % kRecords];
-    for (int spin = 0;; ++spin) {
-      const uint32_t published = published_.load(std::memory_order_acquire);
-      if (r.sequence.load(std::memory_order_acquire) == tail + 1) break;
-      if (spin < kSpins) {
-        cpu_relax();
-      } else {
-        futex_wait(published_, published);
-      }
-    }
+    await(r, tail + 1);
     if (r.kind == Kind::stop) return;
     execute(r);
     r.sequence.store(tail + kRecords, std::memory_order_release);
@@ -115,10 +148,15 @@ void WorkerStream::work() {
   }
 }
 
+/// Kernels of compute are many and short: they are timed only where their label asks for it.
+bool WorkerStream::times_itself(const Record& r) const noexcept {
+  return !completes_later_ && (resource() != Resource::compute || (r.label & kTimed) != 0);
+}
+
 void WorkerStream::execute(const Record& r) {
   switch (r.kind) {
-    case Kind::wait: run_wait(r.fence); return;
-    case Kind::record: run_record(r.fence); return;
+    case Kind::wait: run_wait(r); return;
+    case Kind::record: run_record(r.fence, r.label); return;
     case Kind::copy:
     case Kind::launch: break;
     case Kind::stop: return;
@@ -127,14 +165,22 @@ void WorkerStream::execute(const Record& r) {
   if (failed_.load(std::memory_order_relaxed)) return;
   maybe_delay();
   try {
-    if (r.kind == Kind::copy) {
-      run_copy(r.copy);
-    } else {
-      run_launch(r.launch);
-    }
+    run_timed(r);
   } catch (...) {
     fail(std::current_exception());
   }
+}
+
+void WorkerStream::run_timed(const Record& r) {
+  const bool timed = times_itself(r);
+  const double begin = timed ? seconds_now() : 0;
+  running_ = r.label;
+  if (r.kind == Kind::copy) {
+    run_copy(r.copy);
+  } else {
+    run_launch(r.launch);
+  }
+  if (timed) note_worked(r.label, begin, seconds_now());
 }
 
 void WorkerStream::fail(std::exception_ptr error) noexcept {
@@ -147,12 +193,47 @@ void WorkerStream::fail(std::exception_ptr error) noexcept {
   failed_.store(true, std::memory_order_release);
 }
 
-void WorkerStream::run_wait(const Fence& fence) {
-  if (fence.done()) return;
-  const auto start = std::chrono::steady_clock::now();
-  fence.wait_done();
-  const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
-  waited_nanoseconds_.fetch_add(static_cast<uint64_t>(waited.count()), std::memory_order_relaxed);
+void WorkerStream::run_wait(const Record& r) {
+  if (r.fence.done()) return;
+  const Resource on = r.wait.on;
+  const WorkerStream* const other =
+      siblings_ != nullptr ? (*siblings_)[static_cast<size_t>(on)] : nullptr;
+  const double begin = seconds_now();
+  const Waited before = other != nullptr ? other->waited_until(begin) : Waited{};
+  waits_on_.store(on, std::memory_order_relaxed);
+  waits_since_.store(begin, std::memory_order_relaxed);
+  r.fence.wait_done();
+  const double end = seconds_now();
+  waits_since_.store(0, std::memory_order_relaxed);
+  charge(on, end - begin, before, other != nullptr ? other->waited_until(end) : before);
+  if (observer() != nullptr) {
+    observer()->waited(resource(), r.label, on, r.wait.on_label, begin, end);
+  }
+}
+
+WorkerStream::Waited WorkerStream::waited_until(double now) const noexcept {
+  Waited sums;
+  for (size_t r = 0; r < kResources; ++r) sums[r] = waited_[r].seconds();
+  const double since = waits_since_.load(std::memory_order_relaxed);
+  if (since != 0 && now > since) {
+    sums[static_cast<size_t>(waits_on_.load(std::memory_order_relaxed))] += now - since;
+  }
+  return sums;
+}
+
+/// While the other stream waited itself, it was not what held this one up. What is read of it may
+/// be a moment old, so no more is charged than there was.
+void WorkerStream::charge(Resource on, double seconds, const Waited& before,
+                          const Waited& after) noexcept {
+  double left = seconds;
+  for (size_t r = 0; r < kResources; ++r) {
+    const auto of = static_cast<Resource>(r);
+    if (of == on || of == resource()) continue;
+    const double part = std::clamp(after[r] - before[r], 0.0, left);
+    waited_[r].add(part);
+    left -= part;
+  }
+  waited_[static_cast<size_t>(on)].add(left);
 }
 
 void WorkerStream::maybe_delay() {

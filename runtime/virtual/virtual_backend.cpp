@@ -57,14 +57,13 @@ class VirtualStream final : public Stream {
         return done_any;
       }
       Record& r = records_[head_];
-      if (r.kind == Kind::work && r.seconds > 0) {
-        state_ = State::works;
+      const bool works = r.kind == Kind::work && r.seconds > 0;
+      if (works || (r.kind == Kind::wait && !r.fence.done())) {
+        if (r.began < 0) r.began = now;
+        state_ = works ? State::works : State::waits;
         return done_any;
       }
-      if (r.kind == Kind::wait && !r.fence.done()) {
-        state_ = State::waits;
-        return done_any;
-      }
+      if (r.began >= 0) tell(r, now);
       if (r.kind == Kind::mark) {
         r.fence.slot()->time = now;
         FenceRing::mark_done(r.fence);
@@ -101,11 +100,27 @@ class VirtualStream final : public Stream {
     double seconds;
     Fence fence;
     bool marked = false;
+    WorkLabel label = 0;
+    double began = -1;  // less than 0: it took no time yet
   };
+
+  /// To the observer, what has come to its end.
+  void tell(const Record& r, double now) const {
+    if (observer() == nullptr) return;
+    if (r.kind == Kind::wait) {
+      const FenceSlot& on = *r.fence.slot();
+      observer()->waited(resource(), r.label, static_cast<Resource>(on.stream), on.label, r.began,
+                         now);
+    } else if ((r.label & kTimed) != 0) {
+      observer()->worked(resource(), r.label, r.began, now);
+    }
+  }
 
   void do_wait(const Fence& f) override {
     // Its own are done before whatever follows.
-    if (!f.done() && !owns(f)) records_.push_back({Kind::wait, 0, f, backend_.marks_waits_});
+    if (!f.done() && !owns(f)) {
+      records_.push_back({Kind::wait, 0, f, backend_.marks_waits_, label()});
+    }
   }
   void do_copy(void*, const void*, size_t bytes) override { push({0, bytes}); }
   void do_launch(KernelFn, const void*, size_t, Cost c) override { push(c); }
@@ -113,7 +128,7 @@ class VirtualStream final : public Stream {
     if (!fences_.next_is_done()) backend_.run_until([this] { return fences_.next_is_done(); });
     const Fence f = fences_.acquire();
     FenceRing::mark_enqueued(f);
-    records_.push_back({Kind::mark, 0, f});
+    records_.push_back({Kind::mark, 0, f, false, label()});
     return f;
   }
 
@@ -125,7 +140,7 @@ class VirtualStream final : public Stream {
       random_ ^= random_ << 17;
       seconds *= static_cast<double>(random_ >> 40) / (1 << 21);
     }
-    records_.push_back({Kind::work, seconds, {}});
+    records_.push_back({Kind::work, seconds, {}, false, label()});
   }
 
   VirtualBackend& backend_;
@@ -164,6 +179,7 @@ VirtualBackend::VirtualBackend(const VirtualRates& r) : rates_(r) {
     streams_[i] =
         std::make_unique<VirtualStream>(*this, flops[i], bytes[i], r.latency_seconds, seed);
   }
+  observe(nullptr);
 }
 
 VirtualBackend::~VirtualBackend() = default;
@@ -296,10 +312,12 @@ double VirtualBackend::time_of(const Fence& f) {
 double VirtualBackend::waited(Resource waiting, Resource on) const {
   return streams_[static_cast<size_t>(waiting)]->times().waited[static_cast<size_t>(on)];
 }
-double VirtualBackend::waited(Resource r) const {
-  double sum = 0;
-  for (size_t on = 0; on < kResources; ++on) sum += waited(r, static_cast<Resource>(on));
-  return sum;
+StreamTimes VirtualBackend::stream_times(Resource r) const {
+  const VirtualTimes::Stream& t = streams_[static_cast<size_t>(r)]->times();
+  return {t.held_up_by, t.idle, std::max(0.0, t.busy - t.work), t.busy};
+}
+void VirtualBackend::observe(StreamObserver* observer) {
+  for (size_t r = 0; r < kResources; ++r) streams_[r]->attach(static_cast<Resource>(r), observer);
 }
 double VirtualBackend::busy(Resource r) const {
   return streams_[static_cast<size_t>(r)]->times().busy;

@@ -70,8 +70,11 @@ class VirtualBackend final : public Backend {
   void drain() override;
   double now() const override { return now_; }
 
+  /// `waited` is by who was at work meanwhile.
+  StreamTimes stream_times(Resource) const override;
+  void observe(StreamObserver*) override;
   /// Seconds the stream had work that waited for fences, of all streams or of one.
-  double waited(Resource) const override;
+  using Backend::waited;
   double waited(Resource waiting, Resource on) const;
   /// Seconds the stream was busy, shared or not.
   double busy(Resource) const;

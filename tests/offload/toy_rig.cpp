@@ -69,8 +69,14 @@ Rig::Rig(const Config& c)
     }
     backend = std::make_unique<HostBackend>(o);
   }
+  if (c.record.count != 0) {
+    timeline =
+        std::make_unique<Timeline>(plans.train, plans.shape, plans.layout.chunks(), c.record);
+    backend->observe(timeline.get());
+  }
   EngineOptions options;
   options.clip = c.clip;
+  options.timeline = timeline.get();
   options.run_ahead = c.run_ahead;
   options.log = c.keep_log ? &log : nullptr;
   options.mutations = c.mutations;

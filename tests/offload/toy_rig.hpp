@@ -53,6 +53,8 @@ struct Config {
   bool virtual_time = false;
   uint32_t run_ahead = 64;
   bool keep_log = true;
+  /// Training steps whose timeline is recorded.
+  StepWindow record;
 };
 
 /// Layout, programs and plans of a configuration: all that needs no memory.
@@ -100,7 +102,8 @@ class Rig {
   IssueLog log;
   Ledger ledger;
   std::unique_ptr<testing::TemporaryDirectories> directories;
-  std::unique_ptr<NvmeStore> store;  // where something lives on NVMe
+  std::unique_ptr<NvmeStore> store;    // where something lives on NVMe
+  std::unique_ptr<Timeline> timeline;  // where steps are to be recorded
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Engine> engine;
 };

@@ -257,6 +257,63 @@ TEST(ConcurrencyHostStream, CountsTheTimeItWasHeldUp) {
   EXPECT_EQ(backend.waited(Resource::d2h), 0) << "it was done";
   EXPECT_EQ(backend.waited(Resource::h2d), 0);
   EXPECT_GT(backend.waited(Resource::compute), 0);
+  const StreamTimes times = backend.stream_times(Resource::compute);
+  EXPECT_EQ(times.waited[static_cast<size_t>(Resource::h2d)], backend.waited(Resource::compute));
+  EXPECT_GT(backend.stream_times(Resource::h2d).busy, 20e-3) << "it naps so long";
+  EXPECT_EQ(times.busy, 0) << "compute's work is not timed";
+}
+
+TEST(ConcurrencyHostStream, AWaitIsChargedToTheEndOfItsChain) {
+  HostBackend backend(options(1));
+  Stream &h2d = backend.stream(Resource::h2d), &d2h = backend.stream(Resource::d2h);
+  launch_native<&nap, HostContext>(h2d, {}, 30);
+  d2h.wait(h2d.record());
+  backend.stream(Resource::compute).wait(d2h.record());
+  backend.drain();
+  const auto waited = backend.stream_times(Resource::compute).waited;
+  EXPECT_GT(waited[static_cast<size_t>(Resource::h2d)], 0) << "d2h did nothing but wait";
+}
+
+/// Counts what it hears.
+struct Counter final : StreamObserver {
+  std::array<std::atomic<int>, kResources> works{}, waits{};
+  std::atomic<WorkLabel> label{0}, on_label{0};
+  std::atomic<bool> ordered{true};
+
+  void worked(Resource r, WorkLabel, double begin, double end) noexcept override {
+    ++works[static_cast<size_t>(r)];
+    if (begin > end) ordered = false;
+  }
+  void waited(Resource r, WorkLabel of, Resource on, WorkLabel on_of, double begin,
+              double end) noexcept override {
+    ++waits[static_cast<size_t>(r)];
+    label = of;
+    if (on == r) return;
+    on_label = on_of;
+    if (begin > end || on != Resource::h2d) ordered = false;
+  }
+};
+
+TEST(ConcurrencyHostStream, TellsItsObserverOfTimedWorkAndOfWaits) {
+  Counter counter;
+  HostBackend backend(options(1));
+  backend.observe(&counter);
+  Stream &h2d = backend.stream(Resource::h2d), &compute = backend.stream(Resource::compute);
+  h2d.set_label(5);
+  launch_native<&nap, HostContext>(h2d, {}, 20);
+  compute.set_label(kTimed | 6);
+  compute.wait(h2d.record());
+  launch_native<&nap, HostContext>(compute, {}, 1);
+  compute.set_label(7);
+  launch_native<&nap, HostContext>(compute, {}, 1);
+  backend.drain();
+  const auto at = [](Resource r) { return static_cast<size_t>(r); };
+  EXPECT_EQ(counter.works[at(Resource::h2d)], 0) << "its label is not timed";
+  EXPECT_EQ(counter.works[at(Resource::compute)], 1);
+  EXPECT_EQ(counter.waits[at(Resource::compute)], 1);
+  EXPECT_EQ(counter.label, kTimed | 6);
+  EXPECT_EQ(counter.on_label, 5u);
+  EXPECT_TRUE(counter.ordered);
 }
 
 TEST(ConcurrencyHostStream, WorkersKeepTheirQueuesApart) {

@@ -141,6 +141,49 @@ TEST(VirtualBackend, CountsTheTimeStreamsWereHeldUpAndByWhom) {
   EXPECT_EQ(b.waited(Resource::h2d), 0);
 }
 
+/// Notes what it hears.
+struct Heard final : StreamObserver {
+  struct Event {
+    Resource stream;
+    WorkLabel label;
+    Resource on;
+    WorkLabel on_label;
+    double begin, end;
+    bool wait;
+    bool operator==(const Event&) const = default;
+  };
+  std::vector<Event> events;
+  void worked(Resource r, WorkLabel label, double begin, double end) noexcept override {
+    events.push_back({r, label, r, 0, begin, end, false});
+  }
+  void waited(Resource r, WorkLabel label, Resource on, WorkLabel on_label, double begin,
+              double end) noexcept override {
+    events.push_back({r, label, on, on_label, begin, end, true});
+  }
+};
+
+TEST(VirtualBackend, TellsItsObserverWhenWorkAndWaitsBeganAndEnded) {
+  Heard heard;
+  VirtualBackend b(rates());
+  b.observe(&heard);
+  Stream &h2d = b.stream(Resource::h2d), &compute = b.stream(Resource::compute);
+  compute.set_label(1);  // not timed
+  compute.launch(nullptr, nullptr, 0, {4, 0});
+  h2d.set_label(kTimed | 7);
+  h2d.copy(nullptr, nullptr, 3);
+  compute.set_label(kTimed | 9);
+  compute.wait(h2d.record());
+  h2d.set_label(8);
+  compute.launch(nullptr, nullptr, 0, {12, 0});
+  b.drain();
+  const std::vector<Heard::Event> expected = {
+      {Resource::h2d, kTimed | 7, Resource::h2d, 0, 0, 2, false},
+      {Resource::compute, kTimed | 9, Resource::h2d, kTimed | 7, 1, 2, true},
+      {Resource::compute, kTimed | 9, Resource::compute, 0, 2, 4, false}};
+  EXPECT_TRUE(std::is_permutation(heard.events.begin(), heard.events.end(), expected.begin(),
+                                  expected.end()));
+}
+
 TEST(VirtualBackend, OneProcessorIsSharedByWhoIsBusy) {
   VirtualRates r = rates();
   r.latency_seconds = 0;

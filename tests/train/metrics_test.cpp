@@ -26,6 +26,9 @@ StepMetrics example() {
   m.tokens_per_second = 1234.5;
   m.step_ms = 829.5;
   m.stall_ms = 82.95;
+  m.stalls.on[static_cast<size_t>(Resource::nvme_read)] = 0.25;
+  m.stalls.sharing = 0.5;
+  m.busy[static_cast<size_t>(Resource::update)] = 0.125;
   m.used_peak_device_bytes = 30000000000;
   m.used_peak_host_bytes = std::numeric_limits<uint64_t>::max();
   m.h2d_bytes = 1;
@@ -69,6 +72,18 @@ TEST_F(MetricsFile, HasOneFlatObjectALine) {
                                              "tokens_per_second",
                                              "step_ms",
                                              "stall_ms",
+                                             "stall_h2d_ms",
+                                             "stall_d2h_ms",
+                                             "stall_update_ms",
+                                             "stall_nvme_read_ms",
+                                             "stall_nvme_write_ms",
+                                             "stall_sharing_ms",
+                                             "stall_issuer_ms",
+                                             "busy_h2d_ms",
+                                             "busy_d2h_ms",
+                                             "busy_update_ms",
+                                             "busy_nvme_read_ms",
+                                             "busy_nvme_write_ms",
                                              "used_peak_device_bytes",
                                              "used_peak_host_bytes",
                                              "used_peak_nvme_bytes",
@@ -86,6 +101,9 @@ TEST_F(MetricsFile, HasOneFlatObjectALine) {
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(first["step"], 7);
   EXPECT_EQ(first["loss"], 2.25);
+  EXPECT_EQ(first["stall_nvme_read_ms"], 250);
+  EXPECT_EQ(first["stall_sharing_ms"], 500);
+  EXPECT_EQ(first["busy_update_ms"], 125);
   EXPECT_EQ(first["lr"], 1e-5);
   EXPECT_EQ(first["tokens_per_second"], 1234.5);
   EXPECT_TRUE(first["used_peak_device_bytes"].is_number_integer());
