@@ -151,6 +151,7 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
     text += "\nFrom NVMe it reads " + format_bytes(r.prediction.nvme_read_bytes) +
             ", to NVMe it writes " + format_bytes(r.prediction.nvme_write_bytes) + ".";
   }
+  if (!r.remark.empty()) text += "\nNote: " + r.remark + ".";
   return text;
 }
 
