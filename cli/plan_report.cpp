@@ -155,6 +155,7 @@ std::string plan_table(const Workload& w, const PlanResult& r) {
     text += "\nOf " + std::to_string(layout.chunks()) + " chunks " + std::to_string(n) +
             " are updated before the norm to clip by is known, and again where it clips.";
   }
+  if (!r.remark.empty()) text += "\nNote: " + r.remark + ".";
   return text;
 }
 

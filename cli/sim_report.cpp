@@ -261,6 +261,7 @@ std::string sim_text(const SimRow& r) {
       "updates\n\n",
       p.hits, p.demand_misses, p.prefetches, p.late_prefetches, p.wasted_prefetches, p.evictions,
       p.updates);
+  if (!r.plan.remark.empty()) text += "Note      " + r.plan.remark + "\n\n";
   std::vector<Cells> tiers = {{"", "device", "host", "nvme"}, {"peak"}, {"budget"}, {"minimum"}};
   for (size_t t = 0; t < kTiers; ++t) {
     tiers[1].push_back(format_bytes(r.plan.tiers[t].peak));

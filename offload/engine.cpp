@@ -8,12 +8,6 @@
 #include "runtime/errors.hpp"
 
 namespace strata {
-namespace {
-
-constexpr std::array<Place, kPlanes> kOnDevice{};
-
-}  // namespace
-
 Engine::Engine(Backend& backend, const ChunkLayout& layout, const StateShape& shape,
                const Plan& plan, const Policy& policy, const Updater& updater,
                std::vector<const Program*> programs, Ledger& ledger, const EngineOptions& options)
@@ -248,87 +242,6 @@ void Engine::add_staged_gradients(const ProgramOp& op) {
   }
 }
 
-void Engine::sum_squares(ChunkId c) {
-  const auto& slices = shape_.slices(c);
-  std::byte* nodes = record_base_ + records_.nodes(c, 0);
-  const SquareSumJob job{
-      addresses(c, kOnDevice), slices.data(),           static_cast<uint32_t>(slices.size()),
-      shape_.grad_type(),      layout_.params().data(), reinterpret_cast<double*>(nodes)};
-  launch_native<sum_chunk_squares, HostContext>(stream(), Cost{0, shape_.unit_bytes()}, job);
-  note(Issued::square_sum, {c, Plane::grad});
-  if (options_.clip > 0) return;
-  // The last step's scale may still be on its way to the host.
-  chunk_scale_hazards_[c].order_read(stream(), Resource::compute);
-  const uint64_t node_bytes = records_.nodes(c, slices.size()) - records_.nodes(c, 0);
-  auto* scales = reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales());
-  const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
-  launch_native<run_finish_chunk, HostContext>(
-      stream(), Cost{0, node_bytes},
-      ChunkScaleInput{reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step()),
-                      scales + c, reinterpret_cast<const double*>(record_base_ + records_.losses()),
-                      program_->micro_batches(), reinterpret_cast<const double*>(nodes),
-                      static_cast<uint32_t>(node_bytes / sizeof(double)), inv1, inv2});
-}
-
-void Engine::gradient_complete(ChunkId c, const Fence& op) {
-  const ObjId grad{c, Plane::grad};
-  const ChunkPlacement& placed = plan_.chunks[c];
-  const bool undecided = placed.keep_grad == KeepGrad::if_it_fits;
-  const bool stays = undecided ? survives_until_update(c) : placed.keep_grad == KeepGrad::yes;
-  if (table_.at(grad).home != Place::device && !stays) {
-    write_back(grad, Place::device);
-    // What is made last is updated first in the next step: it need not be read again.
-    const bool updated_soon = undecided && updates_on_device() && options_.clip > 0 &&
-                              cursor_ + policy_.look_ahead() >= program_->ops().size();
-    if (!updated_soon && !speculates_now(c)) drop_copy(grad, Place::device, Freed::by_transfer);
-  }
-  if (!placed.on_device() && options_.clip <= 0) {
-    Stream& d2h = backend_.stream(Resource::d2h);
-    if (options_.timeline != nullptr) d2h.set_label(options_.timeline->norm());
-    chunk_scale_hazards_[c].order_write(d2h, Resource::d2h);
-    d2h.wait(op);
-    d2h.copy(&chunk_scales_[c],
-             record_base_ + records_.chunk_scales() + c * sizeof(kernels::StepScale),
-             sizeof(kernels::StepScale));
-    chunk_scale_hazards_[c].did_write(Resource::d2h, d2h.record());
-  }
-  Pending& p = pending_[c];
-  set_ready(c, true);
-  p.lr = step_.lr;
-  p.mirror = (steps_begun_ - 1) % 2;
-}
-
-void Engine::set_ready(ChunkId c, bool ready) {
-  if (std::exchange(pending_[c].ready, ready) == ready) return;
-  const uint32_t units = shape_.units({c, Plane::grad});
-  if (ready) {
-    ready_.push_back(c);
-    unready_grad_units_ -= units;
-  } else {
-    // Most often the newest of few.
-    ready_.erase(std::find(ready_.rbegin(), ready_.rend(), c).base() - 1);
-    unready_grad_units_ += units;
-  }
-}
-
-void Engine::retire_weights(ChunkId c) {
-  const ObjId weight{c, Plane::weight};
-  if (!pending_[c].ready || pending_[c].speculated) return;
-  if (program_->next_use(weight, cursor_) != program_->ops().size()) return;
-  // They are about to change: a cached copy is dead already, unless the update starts from it.
-  const bool staged = table_.at(weight).home == Place::nvme;
-  if (!staged && table_.at(weight).at(Place::device).present() && evictable(weight)) {
-    drop_copy(weight, Place::device);
-  }
-  if (options_.clip > 0) {
-    if (speculates_now(c)) update(c);
-    return;
-  }
-  set_ready(c, false);
-  pending_[c].pending = true;
-  if (!plan_.chunks[c].defers_update) update(c);
-}
-
 void Engine::end() {
   if (!running_ || cursor_ != program_->ops().size()) {
     throw StateError(running_ ? "a program was ended before its last op"
@@ -338,67 +251,6 @@ void Engine::end() {
   if (!program_->trains()) return;
   issue_norm();
   if (options_.timeline != nullptr) options_.timeline->end_step();
-}
-
-void Engine::issue_norm() {
-  const auto newest = static_cast<uint32_t>((steps_begun_ - 1) % 2);
-  run_updates([&](const Pending& p) { return p.mirror != newest; });  // what the step did not use
-  StepMirror& mirror = mirrors_[newest];
-  Stream& compute = backend_.stream(Resource::compute);
-  Stream& d2h = backend_.stream(Resource::d2h);
-  auto* record = reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step());
-  const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
-  if (options_.timeline != nullptr) {
-    compute.set_label(options_.timeline->norm());
-    d2h.set_label(options_.timeline->norm());
-  }
-  record_hazard_.order_write(compute, Resource::compute);
-  launch_native<run_finish_step, HostContext>(
-      compute, Cost{0, records_.bytes()},
-      NormInput{norm_table_.get(), record,
-                reinterpret_cast<const double*>(record_base_ + records_.losses()),
-                program_->micro_batches(), step_.target_tokens, options_.clip, inv1, inv2});
-  record_hazard_.did_write(Resource::compute, compute.record());
-  note(Issued::norm);
-  record_hazard_.order_read(d2h, Resource::d2h);
-  mirror.hazard.order_write(d2h, Resource::d2h);
-  d2h.copy(&mirror.record, record, sizeof(StepRecord));
-  mirror.done = d2h.record();
-  record_hazard_.did_read(Resource::d2h, mirror.done);
-  mirror.hazard.did_write(Resource::d2h, mirror.done);
-  while (!ready_.empty()) {
-    Pending& p = pending_[ready_.back()];
-    p.pending = !p.speculated;
-    set_ready(ready_.back(), false);
-  }
-  expectation_known_ = false;
-  if (!plan_.updates_at_end) return;
-  flush();
-  for (const Fence& update : mirror.updates) compute.wait(update);
-}
-
-void Engine::flush() {
-  conclude_speculation();
-  run_updates([](const Pending&) { return true; });
-}
-
-template <class Which>
-void Engine::run_updates(const Which& which) {
-  // Gradients that are still on the device go first, and weights are not kept there for later: so
-  // no more units are taken than by a step.
-  for (const bool on_device : {true, false}) {
-    for (ChunkId c = 0; c < layout_.chunks(); ++c) {
-      const ObjId weight{c, Plane::weight};
-      if (!pending_[c].pending || !which(pending_[c])) continue;
-      if (on_device && !table_.at({c, Plane::grad}).at(Place::device).present()) continue;
-      const bool cached = table_.at(weight).at(Place::device).present();
-      make_room_for_update(c, 0);
-      update(c);
-      if (!cached && table_.at(weight).at(Place::device).present() && evictable(weight)) {
-        drop_copy(weight, Place::device);
-      }
-    }
-  }
 }
 
 StepResult Engine::result(uint32_t back) {

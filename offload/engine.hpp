@@ -153,6 +153,11 @@ class Engine final : public OpSink, private OpScope {
   void end_op();
   void add_staged_gradients(const ProgramOp&);
   void zero_sparse_gradients(const ProgramOp&);
+  void run_actions();
+  void look_ahead();
+  void apply(const Action&);
+
+  // engine_updates.cpp: from a final gradient to the update
   void sum_squares(ChunkId);
   void gradient_complete(ChunkId, const Fence& op);
   void set_ready(ChunkId, bool);
@@ -160,9 +165,9 @@ class Engine final : public OpSink, private OpScope {
   void issue_norm();
   template <class Which>
   void run_updates(const Which&);
-  void run_actions();
-  void look_ahead();
-  void apply(const Action&);
+  bool make_room_for_update(ChunkId, OpIndex needed_by);
+  void update(ChunkId);
+  bool survives_until_update(ChunkId) const;
 
   // engine_speculation.cpp: updates before the step-wide value is known
   void create_older(ChunkId);
@@ -173,7 +178,7 @@ class Engine final : public OpSink, private OpScope {
   void go_back(ChunkId);
   const ProgramOp& current_op() const { return program_->ops()[cursor_]; }
 
-  // engine_moves.cpp: units, copies, updates
+  // engine_moves.cpp: units and copies
   void make_present(const ObjUse&);
   bool try_attach(ObjId, bool may_evict);
   std::optional<UnitId> acquire_unit(Category, Take, bool may_evict);
@@ -184,7 +189,6 @@ class Engine final : public OpSink, private OpScope {
   /// Evicts the policy's choice among copies whose next use is at least so many ops away. False:
   /// there is none.
   bool evict_one(OpIndex least_distance);
-  bool make_room_for_update(ChunkId, OpIndex needed_by);
   void transfer(ObjId, const UnitList&, Place from, const UnitList&, Place to);
   void move(ObjId, Place from, Place to);
   void fetch(ObjId);
@@ -193,12 +197,10 @@ class Engine final : public OpSink, private OpScope {
   void evict(ObjId);
   Place stage(ObjId);
   void unstage(ObjId, Place, bool changed);
-  void update(ChunkId);
   bool evictable(ObjId) const;
   bool may_be_evicted(ObjId) const;
   void now_on_device(ObjId, bool);
   OpIndex next_use(ObjId);
-  bool survives_until_update(ChunkId) const;
   UnitList acquire_below(ObjId, Place);
   bool attach_below(ObjId, Place);
   UnitPool& pool(Place p) { return *pools_[static_cast<size_t>(p)]; }

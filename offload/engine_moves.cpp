@@ -1,4 +1,4 @@
-// Units, copies, updates and addresses: what the engine does to make objects present.
+// Units, copies and addresses: what the engine does to make objects present.
 #include <algorithm>
 #include <cstring>
 
@@ -133,29 +133,6 @@ std::optional<UnitId> Engine::acquire_unit(Category category, Take take, bool ma
   return u;
 }
 
-/// Whether a gradient just made on the device can stay there until its chunk's update, beside what
-/// ops need and the other gradients that wait: with a step-wide value all that are still to come,
-/// without one those whose weights are still used.
-bool Engine::survives_until_update(ChunkId chunk) const {
-  if (table_.at({chunk, Plane::grad}).home != Place::nvme) return false;
-  const bool stepwide = options_.clip > 0;
-  if (!stepwide && program_->next_use({chunk, Plane::weight}, cursor_) == program_->ops().size()) {
-    return true;
-  }
-  if (!updates_on_device()) return false;
-  uint64_t units = plan_.need.device_units();
-  if (stepwide) {
-    units += unready_grad_units_;
-  } else {
-    for (const ChunkId c : ready_) {
-      const ObjId grad{c, Plane::grad};
-      if (!table_.at(grad).home_current()) units += shape_.units(grad);
-    }
-    units += shape_.units({chunk, Plane::grad});
-  }
-  return units <= plan_.device_units;
-}
-
 /// Whether a copy on the device can be given up for its unit while it is not pinned.
 bool Engine::may_be_evicted(ObjId id) const {
   if (id.plane > Plane::grad || table_.at(id).home == Place::device) return false;
@@ -207,25 +184,6 @@ bool Engine::evict_one(OpIndex least_distance) {
   if (victims_.empty()) return false;
   evict(victims_[policy_.choose_victim(victims_)].object);
   ++stats_.evictions;
-  return true;
-}
-
-/// Frees the device units that a chunk's update brings planes from NVMe into, and as many again, by
-/// evicting copies that no op from now up to `needed_by` uses: with the units of one update, each
-/// would wait for the one before to be written. False: it had better wait until it is needed.
-bool Engine::make_room_for_update(ChunkId c, OpIndex needed_by) {
-  if (!updates_on_device()) return true;
-  uint32_t units = 0;
-  for (size_t p = 0; p < kPlanes; ++p) {
-    const ObjId id{c, static_cast<Plane>(p)};
-    const Object& o = table_.at(id);
-    if (!o.exists || o.home != Place::nvme || o.at(Place::device).present()) continue;
-    if (windows_.first_unit(id) < 0) units += shape_.units(id);
-  }
-  const UnitPool& device = pool(Place::device);
-  while (device.free_units() < 2 * units) {
-    if (!evict_one(needed_by < cursor_ ? 0 : needed_by + 1 - cursor_)) return false;
-  }
   return true;
 }
 
@@ -379,99 +337,6 @@ void Engine::unstage(ObjId id, Place place, bool changed) {
   if (place == Place::device && id.plane == Plane::weight) return;
   if (o.version != 0 && !o.home_current()) return;
   drop_copy(id, place, changed ? Freed::by_transfer : Freed::by_compute);
-}
-
-void Engine::update(ChunkId c) {
-  Pending& p = pending_[c];
-  p.pending = false;
-  const ObjId weight{c, Plane::weight}, grad{c, Plane::grad};
-  if (options_.mutations.skip_update == ++updates_seen_) return;
-  // The optimizer runs where the records are: on the device in compute order, else beside it.
-  const bool on_device = plan_.chunks[c].on_device();
-  const Resource r = on_device ? Resource::compute : Resource::update;
-  Stream& stream = backend_.stream(r);
-  // Moves of its planes have labels of their own, on other streams.
-  if (options_.timeline != nullptr) stream.set_label(options_.timeline->update(c));
-  StepMirror& mirror = mirrors_[p.mirror];
-  const bool stepwide = options_.clip > 0;
-  const bool speculates = stepwide && p.ready;  // the value is not known yet
-  const kernels::StepScale* scale;
-  if (on_device) {
-    scale = stepwide
-                ? &reinterpret_cast<StepRecord*>(record_base_ + RecordLayout::step())->scale
-                : reinterpret_cast<kernels::StepScale*>(record_base_ + records_.chunk_scales()) + c;
-  } else {
-    scale = stepwide && !speculates ? &mirror.record.scale : &chunk_scales_[c];
-  }
-  Hazard& scale_hazard = on_device                 ? record_hazard_
-                         : stepwide && !speculates ? mirror.hazard
-                                                   : chunk_scale_hazards_[c];
-  scale_hazard.order_read(stream, r);
-  if (speculates) {
-    keep_older(c);
-    const auto [inv1, inv2] = inverse_bias(updater_.config(), step_.step);
-    launch_native<store_scale, HostContext>(stream, Cost{}, &chunk_scales_[c],
-                                            kernels::StepScale{1.0f, 1, inv1, inv2});
-  }
-  PlanePlaces places{};
-  for (size_t i = 0; i < kPlanes; ++i) {
-    const ObjId id{c, static_cast<Plane>(i)};
-    if (shape_.units(id) == 0) continue;
-    places[i] = stage(id);
-    if (id.plane == Plane::grad) {
-      order_reads(units_of(id, places[i]), places[i], r);
-    } else {
-      order_writes(units_of(id, places[i]), places[i], r);
-    }
-  }
-  const auto& slices = shape_.slices(c);
-  updater_.update(stream,
-                  {addresses(c, places), slices.data(), static_cast<uint32_t>(slices.size()),
-                   shape_.weight_type(), shape_.grad_type(), scale,
-                   speculates ? &speculated_nonfinite_ : &nonfinite_weight_, p.lr});
-  const Fence fence = stream.record();
-  scale_hazard.did_read(r, fence);
-  mirror.updates[static_cast<size_t>(r)] = fence;
-  ++stats_.updates;
-  note(Issued::update, weight);
-  const Place grad_place = places[static_cast<size_t>(Plane::grad)];
-  read_units(units_of(grad, grad_place), grad_place, r, fence);
-  p.older_kept = false;
-  if (speculates) {
-    p.speculated = true;
-    ++speculated_;
-    ++stats_.speculated_updates;
-  } else {
-    table_.kill(grad);
-  }
-  for (size_t i = 0; i < kPlanes; ++i) {
-    const ObjId id{c, static_cast<Plane>(i)};
-    if (shape_.units(id) == 0 || id.plane == Plane::grad) continue;
-    write_units(units_of(id, places[i]), places[i], r, fence);
-    table_.written(id, places[i]);
-    if (speculates && table_.at(id).home != Place::device) {
-      table_.exchange(id, Place::nvme, older_[object_index(id)]);
-    }
-  }
-  const Place updated = places[static_cast<size_t>(Plane::weight)];
-  if (updated != Place::device && table_.at(weight).at(Place::device).present()) {
-    if (plan_.chunks[c].keep_weight) {
-      fetch(weight);
-    } else if (table_.at(weight).pins == 1) {  // ours
-      table_.unpin(weight);
-      drop_copy(weight, Place::device);
-      table_.pin(weight);
-    }
-  }
-  for (size_t i = 0; i < kPlanes; ++i) {
-    const ObjId id{c, static_cast<Plane>(i)};
-    if (shape_.units(id) != 0) unstage(id, places[i], id.plane != Plane::grad);
-  }
-  const Object& g = table_.at(grad);
-  const bool stayed = g.home != Place::device && g.at(Place::device).present();
-  if (stayed && g.version == 0) {
-    drop_copy(grad, Place::device, Freed::by_transfer);
-  }
 }
 
 PlaneAddresses Engine::addresses(ChunkId c, const PlanePlaces& places) const {

@@ -212,6 +212,7 @@ PlanResult make_plan(const PlanInput& in) {
     best.policy = chosen;
   }
   best.minimum = least;
+  best.remark = in.policy.remark(placement);
   return best;
 }
 

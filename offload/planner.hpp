@@ -57,6 +57,8 @@ struct PlanResult {
   /// streaming, which it may still go below where host and NVMe do not hold all.
   std::array<size_t, kTiers> minimum{};
   Prediction prediction;
+  /// As the policy that was asked for has it.
+  std::string remark = {};
 };
 
 /// What policies plan from: units that fit the budgets, and so on.

@@ -7,6 +7,13 @@
 #include "offload/policy/placement_lp.hpp"
 
 namespace strata {
+namespace {
+
+/// Linear programs that look for something better than what a dive found, where pairs of chunks are
+/// not exchanged, or for anything at all where it found nothing.
+constexpr uint32_t kMoreSolves = 200;
+
+}  // namespace
 
 /// Room that choices leave, kept up to date while they change.
 class PlacementProgram::Filler {
@@ -140,7 +147,12 @@ std::vector<Choice> PlacementProgram::round(uint32_t most_on_nvme, bool exchange
     }
     bool any = false;
     for (const LinearProgram& p : tries) {
-      std::vector<Choice> tried = choices(dive(p, s.integers));
+      LinearSolution found = dive(p, s.integers);
+      const bool last_try = !found.feasible && n == more.back() && best.empty();
+      if (last_try || (exchanges && model_.updates_on_device)) {
+        found = branch_and_bound(p, s.integers, found, kMoreSolves);
+      }
+      std::vector<Choice> tried = choices(found);
       if (tried.empty()) continue;
       any = true;
       fill(tried, true);

@@ -53,6 +53,8 @@ class Policy {
   virtual std::vector<std::unique_ptr<Policy>> candidates(const PlacementInput&) const {
     return {};
   }
+  /// What who asked for the plan should know about how it came about; empty: nothing.
+  virtual std::string remark(const PlacementInput&) const { return {}; }
   /// All that is decided beforehand.
   virtual PolicyPlan plan(const PlacementInput&) const;
   /// The full specification, e.g. `static:w=0.5,o=0.25`.

@@ -65,6 +65,7 @@ TEST(Auto, IsNeverSlowerThanAnyOtherPolicyAndNeverBelowTheBounds) {
       if (!other.fits || policy == "static:w=0,o=0") continue;
       EXPECT_LE(best.prediction.step_seconds, other.prediction.step_seconds * (1 + 1e-9)) << policy;
     }
+    if (k.accum == 2 || (kSanitized && k.dtype == DType::bf16)) continue;
     in.objective = Objective::bytes;
     const PlanResult least = make_plan(in);
     EXPECT_LE(transfer_seconds(least.prediction, in.rates),
