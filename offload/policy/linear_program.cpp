@@ -15,9 +15,6 @@ namespace {
 /// What is nearer to a whole number is whole.
 constexpr double kWhole = 1e-6;
 
-/// A dive takes a third of what is left at a time, unless that cannot be.
-constexpr uint32_t kMostDiveSolves = 30;
-
 double distance_to_whole(double x) { return std::abs(x - std::round(x)); }
 
 }  // namespace
@@ -139,7 +136,7 @@ LinearSolution solve_with_whole(LinearProgram p, uint32_t v) {
   return below.feasible && (!above.feasible || below.value <= above.value) ? below : above;
 }
 
-LinearSolution dive(LinearProgram p, const std::vector<uint32_t>& integers) {
+LinearSolution dive(LinearProgram p, const std::vector<uint32_t>& integers, uint32_t most_solves) {
   LinearSolver solver(p);
   LinearSolution s = solver.solve(p);
   for (uint32_t solves = 1; s.feasible;) {
@@ -159,7 +156,7 @@ LinearSolution dive(LinearProgram p, const std::vector<uint32_t>& integers) {
       for (size_t i = 0; i < n; ++i) tried.set_bounds(open[i], 1, 1);
       if (n == 0) tried.set_bounds(open[0], 0, 0);  // this one cannot be
       LinearSolution next = solver.solve(tried);
-      if (++solves > kMostDiveSolves) return {};
+      if (++solves > most_solves) return {};
       if (!next.feasible && n != 0) continue;
       p = std::move(tried);
       s = std::move(next);

@@ -60,8 +60,10 @@ LinearSolution solve_with_whole(LinearProgram, uint32_t variable);
 
 /// Rounds the relaxed solution to one where `integers`, variables between 0 and 1, are whole: fixes
 /// those that are, rounds the largest third of the rest up, solves again. Not the optimum, but near
-/// it where few are fractional. Not feasible: none was found, within some 30 solutions.
-LinearSolution dive(LinearProgram, const std::vector<uint32_t>& integers);
+/// it where few are fractional. Not feasible: none was found, within `most_solves` linear
+/// programs.
+LinearSolution dive(LinearProgram, const std::vector<uint32_t>& integers,
+                    uint32_t most_solves = UINT32_MAX);
 
 /// The best solution with whole `integers`, by branching on fractional ones, within `most_solves`
 /// linear programs; the best one found, `start` included, when that is not enough.

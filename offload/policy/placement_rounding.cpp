@@ -12,6 +12,9 @@ namespace {
 /// Linear programs that look for something better than what a dive found, where pairs of chunks are
 /// not exchanged, or for anything at all where it found nothing.
 constexpr uint32_t kMoreSolves = 200;
+/// A dive takes a third of what is left at a time, some 15 times; few that take longer find
+/// anything.
+constexpr uint32_t kDiveSolves = 30;
 
 }  // namespace
 
@@ -147,7 +150,7 @@ std::vector<Choice> PlacementProgram::round(uint32_t most_on_nvme, bool exchange
     }
     bool any = false;
     for (const LinearProgram& p : tries) {
-      LinearSolution found = dive(p, s.integers);
+      LinearSolution found = dive(p, s.integers, exchanges ? UINT32_MAX : kDiveSolves);
       const bool last_try = !found.feasible && n == more.back() && best.empty();
       if (last_try || (exchanges && model_.updates_on_device)) {
         found = branch_and_bound(p, s.integers, found, kMoreSolves);
