@@ -28,8 +28,9 @@ class Writer {
       : timeline_(timeline), names_(names) {
     double first = std::numeric_limits<double>::infinity();
     for (size_t r = 0; r < kResources; ++r) {
-      for (const TimelineEvent& e : timeline.events(static_cast<Resource>(r))) {
-        first = std::min(first, e.begin);
+      const auto resource = static_cast<Resource>(r);
+      for (const auto events : {timeline.work(resource), timeline.waits(resource)}) {
+        for (const TimelineEvent& e : events) first = std::min(first, e.begin);
       }
     }
     if (std::isfinite(first)) zero_ = first;
@@ -71,7 +72,7 @@ class Writer {
     for (size_t r = 0; r < kResources; ++r) {
       const auto resource = static_cast<Resource>(r);
       const auto tid = static_cast<int>(r) + 1;
-      if (timeline_.events(resource).empty()) continue;
+      if (timeline_.work(resource).empty() && timeline_.waits(resource).empty()) continue;
       add_meta(kStreams, tid, "thread_name", name_of(resource), tid * 2);
       if (on_drive(resource)) {
         add_meta(kStreams, tid + kWaitThreads, "thread_name",
@@ -114,13 +115,9 @@ class Writer {
 
   void add_stream(Resource r) {
     const auto tid = static_cast<int>(r) + 1;
-    for (const TimelineEvent& e : timeline_.events(r)) {
-      const WorkItem w = WorkItem::of(e.label);
-      if (e.wait) {
-        add_wait(r, on_drive(r) ? tid + kWaitThreads : tid, e, w);
-      } else {
-        add_work(tid, e, w);
-      }
+    for (const TimelineEvent& e : timeline_.work(r)) add_work(tid, e, WorkItem::of(e.label));
+    for (const TimelineEvent& e : timeline_.waits(r)) {
+      add_wait(r, on_drive(r) ? tid + kWaitThreads : tid, e, WorkItem::of(e.label));
     }
   }
 
@@ -192,8 +189,8 @@ class Writer {
   std::pair<double, double> times_of(Resource r, WorkLabel label) {
     if (moves_.empty()) {
       for (size_t i = 1; i < kResources; ++i) {
-        for (const TimelineEvent& e : timeline_.events(static_cast<Resource>(i))) {
-          if (!e.wait) moves_[{i, e.label}] = {e.begin, e.end};
+        for (const TimelineEvent& e : timeline_.work(static_cast<Resource>(i))) {
+          moves_[{i, e.label}] = {e.begin, e.end};
         }
       }
     }

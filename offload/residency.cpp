@@ -29,9 +29,8 @@ Residency::Residency(const Timeline& timeline, const Program& program)
 
 void Residency::read_streams(const Timeline& timeline) {
   for (size_t r = 0; r < kResources; ++r) {
-    for (const TimelineEvent& e : timeline.events(static_cast<Resource>(r))) {
+    for (const TimelineEvent& e : timeline.work(static_cast<Resource>(r))) {
       end_ = std::max(end_, e.end);
-      if (e.wait) continue;
       const WorkItem w = WorkItem::of(e.label);
       const Span span{e.begin, e.end};
       if (w.work == Work::op) {

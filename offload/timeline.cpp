@@ -12,7 +12,7 @@ size_t index_of(ObjId id) noexcept { return id.chunk * kPlanes + static_cast<siz
 /// Room for what a step records. Generous: a plan decides how often objects move, and a move is two
 /// or three records of a stream.
 struct Room {
-  size_t events = 0;  // of each stream
+  size_t work = 0, waits = 0;  // of each stream
   size_t usage = 0, presence = 0;
 
   Room(const Program& p, const StateShape& shape, uint32_t chunks, StepWindow w) {
@@ -25,12 +25,13 @@ struct Room {
     for (const ProgramOp& op : p.ops()) uses += op.uses.size();
     // One step more: what was issued in the window may be done after it.
     const size_t steps = size_t{w.count} + 1;
-    events = steps * (8 * p.ops().size() + 4 * uses + 4 * objects + 64);
+    work = steps * (p.ops().size() + 2 * uses + 4 * objects + 16);
+    waits = steps * (6 * p.ops().size() + 2 * uses + 4 * objects + 16);
     usage = w.count * p.ops().size();
     presence = steps * (2 * uses + 3 * objects);
   }
   size_t bytes() const noexcept {
-    return kResources * events * sizeof(TimelineEvent) + usage * sizeof(TimelineUsage) +
+    return kResources * (work + waits) * sizeof(TimelineEvent) + usage * sizeof(TimelineUsage) +
            presence * sizeof(TimelinePresence);
   }
 };
@@ -53,10 +54,12 @@ Timeline::Timeline(const Program& p, const StateShape& shape, uint32_t chunks, S
         "model takes about {} KiB, so record fewer",
         w.count, room.bytes() >> 20, kMostBytes >> 20, kMostSteps, one >> 10));
   }
-  for (Track& t : tracks_) {
-    t.events = std::make_unique<TimelineEvent[]>(room.events);
-    t.capacity = room.events;
-  }
+  const auto take = [](Track& t, size_t events) {
+    t.events = std::make_unique<TimelineEvent[]>(events);
+    t.capacity = events;
+  };
+  for (Track& t : work_) take(t, room.work);
+  for (Track& t : waits_) take(t, room.waits);
   usage_.reserve(room.usage);
   presence_.reserve(room.presence);
 }
@@ -137,8 +140,7 @@ void Timeline::add(const TimelinePresence& p) noexcept {
   }
 }
 
-void Timeline::add(Resource r, const TimelineEvent& e) noexcept {
-  Track& t = tracks_[static_cast<size_t>(r)];
+void Timeline::add(Track& t, const TimelineEvent& e) noexcept {
   if (t.size == t.capacity) {
     ++t.lost;
     return;
@@ -147,14 +149,13 @@ void Timeline::add(Resource r, const TimelineEvent& e) noexcept {
 }
 
 void Timeline::worked(Resource r, WorkLabel label, double begin, double end) noexcept {
-  Track& t = tracks_[static_cast<size_t>(r)];
-  // The launches of an op, the units of a move. Waits for the cores may lie between.
-  for (size_t i = t.size; i > 0 && t.events[i - 1].label == label; --i) {
-    if (t.events[i - 1].wait) continue;
-    t.events[i - 1].end = end;
-    return;
+  Track& t = work_[static_cast<size_t>(r)];
+  // The launches of an op, the units of a move.
+  if (t.size != 0 && t.events[t.size - 1].label == label) {
+    t.events[t.size - 1].end = end;
+  } else {
+    add(t, {begin, end, label, 0, r});
   }
-  add(r, {begin, end, label, 0, r, false});
 }
 
 void Timeline::waited(Resource r, WorkLabel label, Resource on, WorkLabel on_label, double begin,
@@ -166,17 +167,24 @@ void Timeline::waited(Resource r, WorkLabel label, Resource on, WorkLabel on_lab
                                                    std::memory_order_relaxed);
     }
   }
-  if ((label & kTimed) != 0) add(r, {begin, end, label, on_label, on, true});
+  if ((label & kTimed) != 0) {
+    add(waits_[static_cast<size_t>(r)], {begin, end, label, on_label, on});
+  }
 }
 
-std::span<const TimelineEvent> Timeline::events(Resource r) const noexcept {
-  const Track& t = tracks_[static_cast<size_t>(r)];
+std::span<const TimelineEvent> Timeline::work(Resource r) const noexcept {
+  const Track& t = work_[static_cast<size_t>(r)];
+  return {t.events.get(), t.size};
+}
+
+std::span<const TimelineEvent> Timeline::waits(Resource r) const noexcept {
+  const Track& t = waits_[static_cast<size_t>(r)];
   return {t.events.get(), t.size};
 }
 
 bool Timeline::complete() const noexcept {
   size_t lost = lost_;
-  for (const Track& t : tracks_) lost += t.lost;
+  for (size_t r = 0; r < kResources; ++r) lost += work_[r].lost + waits_[r].lost;
   return lost == 0;
 }
 

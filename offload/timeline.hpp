@@ -24,7 +24,6 @@ struct TimelineEvent {
   double begin = 0, end = 0;
   WorkLabel label = 0, on_label = 0;
   Resource on = Resource::compute;  // of a wait; the stream itself: for the cores
-  bool wait = false;
 };
 
 /// Bytes in use when an op was issued.
@@ -77,7 +76,8 @@ class Timeline final : public StreamObserver {
 
   // ---- the reader's
   StepWindow window() const noexcept { return window_; }
-  std::span<const TimelineEvent> events(Resource) const noexcept;
+  std::span<const TimelineEvent> work(Resource) const noexcept;
+  std::span<const TimelineEvent> waits(Resource) const noexcept;
   std::span<const TimelineUsage> usage() const noexcept { return usage_; }
   /// In issue order.
   std::span<const TimelinePresence> presence() const noexcept { return presence_; }
@@ -92,18 +92,18 @@ class Timeline final : public StreamObserver {
   struct Track {
     std::unique_ptr<TimelineEvent[]> events;
     size_t capacity = 0;
-    size_t size = 0;  // written by one thread at a time, the stream's
+    size_t size = 0;  // written by one thread at a time
     size_t lost = 0;
   };
   WorkItem item(Work) const noexcept;
-  void add(Resource, const TimelineEvent&) noexcept;
+  static void add(Track&, const TimelineEvent&) noexcept;
   void add(const TimelinePresence&) noexcept;
 
   StepWindow window_;
   bool in_step_ = false, recording_ = false;
   uint32_t step_ = 0, serial_ = 0;
   size_t lost_ = 0;  // of the issuer's
-  std::array<Track, kResources> tracks_;
+  std::array<Track, kResources> work_, waits_;
   std::vector<TimelineUsage> usage_;
   std::vector<TimelinePresence> presence_;
   std::vector<bool> there_;                         // per object

@@ -36,8 +36,8 @@ using WorkLabel = uint64_t;
 /// Of a label: the observer wants to hear when the work began and ended.
 constexpr WorkLabel kTimed = WorkLabel{1} << 63;
 
-/// Hears what streams do, on their own threads, each stream one call at a time. Times are those of
-/// the backend's clock.
+/// Hears what streams do, on their threads: of a stream one call of a kind at a time, but work may
+/// be told of while a wait is. Times are those of the backend's clock.
 class StreamObserver {
  public:
   virtual ~StreamObserver() = default;

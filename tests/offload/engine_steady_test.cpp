@@ -39,7 +39,7 @@ TEST(EngineSteadyState, IssuingAllocatesNothing) {
         }
         EXPECT_GT(rig.engine->stats().updates, 0u);
         rig.backend->drain();
-        EXPECT_FALSE(rig.timeline->events(Resource::compute).empty()) << "it was recorded";
+        EXPECT_FALSE(rig.timeline->work(Resource::compute).empty()) << "it was recorded";
       }
     }
   }

@@ -26,7 +26,9 @@ std::unique_ptr<Rig> recorded(const Config& c) {
   for (uint64_t s = 0; s < 6; ++s) {
     rig->step(s);
     if (s > 0) rig->engine->result(1);
-    if (c.evaluate) rig->evaluate();
+    if (!c.evaluate) continue;
+    rig->evaluate();
+    rig->engine->evaluation_loss();  // before its batch is filled anew
   }
   rig->engine->flush();
   rig->backend->drain();
@@ -73,13 +75,16 @@ TEST_P(EngineTimeline, HasEveryOpAndMoveOfItsStepsOnce) {
       std::vector<uint32_t> serials;
       for (size_t r = 0; r < kResources; ++r) {
         double last = 0;
-        for (const TimelineEvent& e : t.events(static_cast<Resource>(r))) {
+        for (const TimelineEvent& e : t.waits(static_cast<Resource>(r))) {
+          EXPECT_LE(e.begin, e.end);
+          EXPECT_TRUE(WorkItem::of(e.label).timed);
+        }
+        for (const TimelineEvent& e : t.work(static_cast<Resource>(r))) {
           EXPECT_LE(e.begin, e.end);
           const WorkItem w = WorkItem::of(e.label);
           EXPECT_TRUE(w.timed);
           EXPECT_LT(w.step, 2u);
           EXPECT_NE(w.work, Work::other);
-          if (e.wait) continue;
           EXPECT_GE(e.begin, last) << "a stream does one thing at a time";
           last = e.end;
           if (w.work == Work::op) {
@@ -109,9 +114,9 @@ TEST_P(EngineTimeline, WhatOpsUseIsOnTheDeviceWhileTheyRun) {
       c.evaluate = evaluate;
       const auto rig = recorded(c);
       const Residency residency(*rig->timeline, rig->plans.train);
-      for (const TimelineEvent& e : rig->timeline->events(Resource::compute)) {
+      for (const TimelineEvent& e : rig->timeline->work(Resource::compute)) {
         const WorkItem w = WorkItem::of(e.label);
-        if (w.work != Work::op || e.wait) continue;
+        if (w.work != Work::op) continue;
         for (const ObjUse& u : rig->plans.train.ops()[w.index].uses) {
           const bool there =
               std::any_of(residency.stays().begin(), residency.stays().end(), [&](const auto& s) {
@@ -140,12 +145,10 @@ TEST_P(EngineTimeline, BytesInUseNeverExceedTheUsedPeak) {
 INSTANTIATE_TEST_SUITE_P(Backends, EngineTimeline, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Virtual" : "Real"; });
 
-TEST(Timeline, RealAndVirtualRunsRecordTheSameWork) {
+TEST(EngineTimelines, RealAndVirtualRunsRecordTheSameWork) {
   const auto labels = [](const Rig& rig, Resource r) {
     std::vector<WorkLabel> out;
-    for (const TimelineEvent& e : rig.timeline->events(r)) {
-      if (!e.wait) out.push_back(e.label);
-    }
+    for (const TimelineEvent& e : rig.timeline->work(r)) out.push_back(e.label);
     return out;
   };
   for (const std::string& policy : every_moving_policy()) {
