@@ -60,7 +60,7 @@ Budgets offload_budgets(const Workload& w, double fraction, bool nvme) {
       non_model_bytes(in.layout, in.shape, in.programs) +
       static_cast<uint64_t>(std::ceil(share / static_cast<double>(unit))) * unit;
   b.bytes[static_cast<size_t>(nvme ? Tier::nvme : Tier::host)] =
-      w.state_bytes() + kSpareUnits * unit;
+      w.state_bytes() * (w.config().clip > 0 ? 2 : 1) + kSpareUnits * unit;
   return b;
 }
 

@@ -28,7 +28,8 @@ inline uint32_t half_steps(const OffloadBenchArgs& a) noexcept { return (a.steps
 uint64_t model_data_bytes(const Workload&);
 
 /// The device holds what is no state, and this fraction of the model data; the rest has room on
-/// NVMe, or on the host where there is no NVMe.
+/// NVMe, or on the host where there is no NVMe. With clipping there is room for two versions, which
+/// speculation takes.
 Budgets offload_budgets(const Workload&, double fraction, bool nvme);
 
 /// Of one step, on average.
