@@ -79,7 +79,8 @@ TEST_F(RunTrain, BudgetsDoNotChangeTheState) {
     EXPECT_EQ(o.err, "") << "without --json everything is on stdout";
     const bool seed_2 = flags.find("--seed 2") != std::string::npos;
     EXPECT_NE(o.out.find(seed_2 ? " seed=2 " : " seed=1 "), std::string::npos) << o.out;
-    return o.out.substr(o.out.find("state       "));
+    const size_t begin = o.out.find("state       ");
+    return o.out.substr(begin, o.out.find('\n', begin) - begin);
   };
   const std::string resident = state("--device-mem 512MiB --policy resident");
   EXPECT_GT(resident.size(), 20u);
