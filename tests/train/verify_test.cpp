@@ -189,7 +189,10 @@ TEST_P(RandomCases, AllPlanAndHalfAreAtTheMinimum) {
       const bool planned = c.session.policy.starts_with("auto");
       EXPECT_TRUE(planned || !workload.plan(less).fits) << i << ": " << describe(c);
     }
-    EXPECT_GT(plan.prediction.h2d_bytes, 0u) << "nothing moves: " << describe(c);
+    // Of tiny models `auto` may find that all on the device takes the least of it.
+    if (c.budgets.bytes[1] != 0) {
+      EXPECT_GT(plan.prediction.h2d_bytes, 0u) << "nothing moves: " << describe(c);
+    }
     EXPECT_LE(c.session.shape.micro_batches, 4u);
     count_coverage(coverage, c, {});
   }
@@ -241,6 +244,7 @@ TEST(Verify, CoverageCountsWhatACaseIs) {
                           {"accum 3", 1},
                           {"clip active", 1},
                           {"optimizer adamw", 1},
+                          {"overlap auto", 1},
                           {"threads 2", 1},
                           {"policy static", 1},
                           {"recompute none", 1},
