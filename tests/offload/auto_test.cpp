@@ -6,6 +6,7 @@
 #include "offload/bound.hpp"
 #include "offload/policy/planned.hpp"
 #include "tests/offload/toy_rig.hpp"
+#include "tests/sanitized.hpp"
 
 namespace strata::toy {
 namespace {
