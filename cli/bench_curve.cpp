@@ -31,6 +31,7 @@ struct Arm {
   void start(const BenchCurveArgs& a) {
     RunOptions run;
     run.nvme.directories = a.nvme;
+    run.nvme.checksums = !a.nvme_unchecked;
     run.nvme.bytes_per_second = static_cast<double>(a.nvme_rate);
     session = std::make_unique<TimedSession>(workload, plan, budgets, run, a.optimizer.lr);
   }
@@ -128,7 +129,8 @@ void Curve::probe() {
       links_.nvme_read_bytes_per_second * 1e-9, links_.nvme_write_bytes_per_second * 1e-9,
       links_.nvme_mixed_bytes_per_second * 1e-9,
       format_bytes(transfers_->store().options().unit_bytes),
-      a_.nvme_rate != 0 ? ", throttled" : ""));
+      std::string(a_.nvme_rate != 0 ? ", throttled" : "") +
+          (a_.nvme_unchecked ? ", no checksums" : "")));
 }
 
 /// The plan depends on the batch, and the batch on the plan's transfers.

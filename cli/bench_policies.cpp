@@ -81,6 +81,7 @@ PolicyRow Policies::measure(const std::string& policy, double fraction) {
                         static_cast<double>(p.nvme_write_bytes);
   RunOptions run;
   run.nvme.directories = a_.nvme;
+  run.nvme.checksums = !a_.nvme_unchecked;
   run.nvme.bytes_per_second = static_cast<double>(a_.nvme_rate);
   TimedSession session(workload, plan, budgets, run, a_.optimizer.lr);
   const PlanInput chosen{in.layout, in.shape, in.programs,   *plan.policy, in.updater, in.budgets,

@@ -130,6 +130,7 @@ std::string curve_json(const BenchCurveArgs& a, std::span<const CurvePoint> poin
                   {"nvme_over_fio", bound ? Json(bound->over_fio()->median) : Json(nullptr)},
                   {"nvme_over_fio_x", bound ? number(bound->x) : Json(nullptr)},
                   {"throttled", a.nvme_rate != 0},
+                  {"checksums", !a.nvme_unchecked},
                   {"nvme_rate", a.nvme_rate != 0 ? Json(a.nvme_rate) : Json(nullptr)},
                   {"model", model_name(a.model.model)},
                   {"seq", a.model.seq},

@@ -59,6 +59,12 @@ void add_objective(Flags& flags, Objective& objective) {
                "What policy auto makes least: the step, or what is moved, by the time it takes");
 }
 
+void add_checksums(Flags& flags, bool& unchecked) {
+  flags.choice("--nvme-checksums", unchecked, std::array<std::string_view, 2>{"on", "off"},
+               "Whether what is read from NVMe is compared with a hash of what was written, which "
+               "takes processor time");
+}
+
 void add_overlap(Flags& flags, OptimizerOverlap& overlap) {
   flags.choice(
       "--optimizer-overlap", overlap,
@@ -128,10 +134,13 @@ void add_budget(Flags& flags, BudgetArgs& args) {
         constexpr std::array<std::string_view, 3> kEngines = {"auto", "io_uring", "threads"};
         args.nvme_engine = kEngines[parse_choice("--nvme-engine", text, kEngines)];
       });
+  add_checksums(flags, args.nvme_unchecked);
   add_chunk_size(flags, args.chunk_bytes);
   flags.text("--policy", "NAME", args.policy, "Offload policy; `strata policies` lists them");
   add_objective(flags, args.objective);
   add_overlap(flags, args.overlap);
+  flags.text("--machine", "FILE", args.machine,
+             "Machine file, as `strata probe` writes, whose rates are planned with");
   add_threads(flags, args.threads);
 }
 

@@ -20,6 +20,7 @@ void add_chunk_size(Flags& flags, uint64_t& bytes);
 void add_order(Flags&, std::optional<MicroBatchOrder>&);
 void add_objective(Flags&, Objective&);
 void add_overlap(Flags&, OptimizerOverlap&);
+void add_checksums(Flags&, bool& unchecked);
 void add_recompute(Flags& flags, uint32_t& blocks);
 void add_budget(Flags& flags, BudgetArgs& args);
 /// When and where a run saves, and when it stops.

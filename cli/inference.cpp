@@ -21,7 +21,7 @@ Inference::Inference(const std::string& path, const BudgetArgs& budget, Mode mod
   const PlanResult plan = workload_->plan(budgets_);
   if (!plan.fits) throw DoesNotFit(describe_shortfall(plan));
   RunOptions options;
-  options.nvme = {budget.nvme, budget.nvme_engine};
+  options.nvme = {budget.nvme, budget.nvme_engine, !budget.nvme_unchecked};
   options.initialize = false;
   session_.emplace(*workload_, plan, budgets_, options);
   load_checkpoint(watched_files(), found_.entry.path, found_.manifest, *workload_, *session_);

@@ -180,6 +180,7 @@ void measure_drive(VirtualRates& r, NvmeTransfers& transfers, double seconds) {
 NvmeOptions probe_options(const OffloadBenchArgs& a, const Workload& w) {
   NvmeOptions o;
   o.directories = a.nvme;
+  o.checksums = !a.nvme_unchecked;
   o.unit_bytes = w.shape().unit_bytes();
   o.units =
       static_cast<uint32_t>(std::max(w.state_bytes() / w.shape().unit_bytes(), 2 * kSpareUnits));

@@ -30,6 +30,7 @@ void add_shared(Flags& flags, OffloadBenchArgs& a, const char* policies) {
                 a.nvme_rate = parse_bytes("--nvme-rate", text);
                 if (a.nvme_rate == 0) throw ConfigError("--nvme-rate: must not be 0");
               });
+  add_checksums(flags, a.nvme_unchecked);
   flags.each("--policy", "NAME", policies, "Policy to measure; may be given several times",
              [&a](const std::string& text) { a.policies.push_back(text); });
   flags.group("Measurement");

@@ -61,7 +61,7 @@ GivenFlags flags_given(const CLI::App& verb, std::initializer_list<std::string_v
     if (std::find(except.begin(), except.end(), name) != except.end()) continue;
     for (std::string value : option->results()) {
       require_utf8(name, value);
-      if (name == "--data") value = from_anywhere(value);
+      if (name == "--data" || name == "--machine") value = from_anywhere(value);
       if (name == "--nvme") {
         std::string list;
         for (const std::string& d : parse_list(name, value)) {
@@ -152,8 +152,6 @@ Parser::Parser() {
   plan_given_ = add_run(*plan_, plan_args_, kSeedHelp);
   Flags plan_flags(*plan_);
   plan_flags.group("Run");
-  plan_flags.text("--machine", "FILE", plan_args_.machine,
-                  "Machine file whose rates times are predicted from");
   plan_flags.flag("--explain", plan_args_.explain,
                   "Say why each chunk lives where it does, and what limits the step");
   verify_ = add_verb(app_, "verify",

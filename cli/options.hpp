@@ -33,10 +33,12 @@ struct BudgetArgs {
   std::vector<std::string> nvme;   ///< directories of the NVMe tier; none: there is none
   std::optional<Size> nvme_mem;    ///< nothing: 80 % of what is free there
   std::string nvme_engine = "auto";
-  uint64_t chunk_bytes = 0;  ///< of a chunk's weight plane; 0: auto
+  bool nvme_unchecked = false;  ///< no checksums
+  uint64_t chunk_bytes = 0;     ///< of a chunk's weight plane; 0: auto
   std::string policy = "auto";
   Objective objective = Objective::time;
   OptimizerOverlap overlap = OptimizerOverlap::automatic;
+  std::string machine;   ///< a machine file whose rates are planned with; empty: nominal rates
   uint32_t threads = 0;  ///< 0: every core this process may use
 };
 
@@ -93,7 +95,6 @@ struct TrainArgs : RunArgs {
   GivenFlags flags;
 };
 struct PlanArgs : RunArgs {
-  std::string machine;   ///< a machine file; empty: nominal rates
   bool explain = false;  ///< say why
 };
 
@@ -231,6 +232,7 @@ struct OffloadBenchArgs {
   ModelArgs model;
   OptimizerArgs optimizer;
   std::vector<std::string> nvme;      ///< directories; none: there is no NVMe tier
+  bool nvme_unchecked = false;        ///< no checksums
   uint64_t nvme_rate = 0;             ///< bytes/s at most, both ways together; 0: no limit
   std::vector<std::string> policies;  ///< none: those of the bench
   std::vector<double> model_data;     ///< on the device, of weights, remainders and records

@@ -166,7 +166,7 @@ std::string fixes_text(const PlanResult& r, const std::vector<Fix>& fixes) {
             std::to_string(s.bytes) + " bytes) for " + s.what + "\n";
   }
   text += fixes.empty() ? "No change of settings was found that fits on this machine."
-                        : "These were planned and fit (steps simulated at nominal rates):";
+                        : "These were planned and fit (steps simulated):";
   for (const Fix& f : fixes) {
     text += "\n  " + f.flag + "  (" + f.effect + "; step " + milliseconds(f.step_seconds) + ")";
   }

@@ -104,6 +104,7 @@ std::string policies_json(const BenchPoliciesArgs& a, std::span<const PolicyRow>
   }
   const Json j = {{"rows", rows},
                   {"throttled", a.nvme_rate != 0},
+                  {"checksums", !a.nvme_unchecked},
                   {"model", model_name(a.model.model)},
                   {"batch", a.model.batch},
                   {"seq", a.model.seq},

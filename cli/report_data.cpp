@@ -83,6 +83,15 @@ class Gatherer {
     }
   }
 
+  /// Whose rates links are compared with.
+  std::string rates_from() const {
+    std::string file = args_.machine;
+    for (const auto& [flag, value] : file_.flags) {
+      if (file.empty() && flag == "--machine") file = value;
+    }
+    return file.empty() ? "nominal" : "of " + file;
+  }
+
   Json gather() {
     Json j = describe();
     j["metrics"] = metric_columns(read_metrics(), metrics_in(args_.run));
@@ -203,7 +212,7 @@ class Gatherer {
             {"chunk_bytes", workload_.shape().unit_bytes()},
             {"state_bytes", workload_.state_bytes()},
             {"tiers", tiers},
-            {"rates", args_.machine.empty() ? "nominal" : "of " + args_.machine}};
+            {"rates", rates_from()}};
   }
 
   /// Of a recorded step, else of a simulated one. Sets the prediction.

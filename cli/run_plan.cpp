@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "cli/machine_probe.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_explain.hpp"
 #include "cli/plan_report.hpp"
@@ -11,9 +10,8 @@ namespace strata {
 
 int run_plan(const PlanArgs& args) {
   Output out(args.json);
-  const Budgets budgets = resolve_budgets(args.budget, !args.machine.empty());
+  const Budgets budgets = resolve_budgets(args.budget, !args.budget.machine.empty());
   SessionConfig config = session_config(args);
-  if (!args.machine.empty()) config.rates = rates_of(load_machine(args.machine), config.dtype);
   config.order = args.model.order ? *args.model.order : choose_order(config, budgets);
   const Workload workload(config);
   const PlanResult plan = workload.plan(budgets);
@@ -21,9 +19,10 @@ int run_plan(const PlanArgs& args) {
   if (!plan.fits) fixes = find_fixes(workload, plan, budgets);
   out.text(plan_table(workload, plan));
   if (plan.fits) {
-    out.text(fmt::format("At {} a step takes {:.1f} ms.",
-                         args.machine.empty() ? "nominal rates" : "the rates of " + args.machine,
-                         plan.prediction.step_seconds * 1e3));
+    out.text(fmt::format(
+        "At {} a step takes {:.1f} ms.",
+        args.budget.machine.empty() ? "nominal rates" : "the rates of " + args.budget.machine,
+        plan.prediction.step_seconds * 1e3));
   }
   if (plan.fits && args.explain) {
     out.text("\n" + explain_plan(workload.plan_input(budgets), plan));

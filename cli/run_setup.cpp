@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/machine_probe.hpp"
 #include "models/gpt2_config.hpp"
 #include "runtime/errors.hpp"
 #include "runtime/files/files.hpp"
@@ -34,6 +35,9 @@ SessionConfig session_config(const RunArgs& args) {
   c.overlap = args.budget.overlap;
   c.chunk_bytes = args.budget.chunk_bytes;
   c.threads = resolve_threads(args.budget.threads);
+  if (!args.budget.machine.empty()) {
+    c.rates = rates_of(load_machine(args.budget.machine), c.dtype);
+  }
   return c;
 }
 

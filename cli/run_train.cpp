@@ -132,7 +132,7 @@ int Run::train(const std::optional<FoundCheckpoint>& start) {
   if (!args_.save.off) require_room(folder_, workload);
   const StopSignals signals;
   RunOptions options;
-  options.nvme = {args_.budget.nvme, args_.budget.nvme_engine};
+  options.nvme = {args_.budget.nvme, args_.budget.nvme_engine, !args_.budget.nvme_unchecked};
   options.initialize = !start;
   options.timeline = &timeline;
   Session session(workload, plan, budgets, options);

@@ -58,7 +58,7 @@ VerifyCase given_case(const VerifyArgs& args) {
   c.schedule = schedule_of(args);
   c.reference_threads = c.session.threads;
   c.evaluate = true;
-  c.nvme = {args.budget.nvme, args.budget.nvme_engine};
+  c.nvme = {args.budget.nvme, args.budget.nvme_engine, !args.budget.nvme_unchecked};
   return c;
 }
 

@@ -57,10 +57,10 @@ bool may_speculate(const PlanInput& in, ChunkId c, const ChunkPlacement& placed)
   return moves && in.shape.trained(c);
 }
 
-/// Makes a policy's plan keep to the overlap that was asked for.
+/// Makes a policy's plan keep to the overlap that was asked for, unless it does already.
 void obey_overlap(const PlanInput& in, PolicyPlan& decided) {
   const OptimizerOverlap overlap = in.overlap;
-  if (overlap == OptimizerOverlap::automatic) return;
+  if (overlap == OptimizerOverlap::automatic || decided.obeys_overlap) return;
   const bool waits = overlap == OptimizerOverlap::none || overlap == OptimizerOverlap::forward;
   const bool speculates = overlap == OptimizerOverlap::speculative && in.clip > 0;
   if (speculates) decided.staging = Place::device;

@@ -135,6 +135,7 @@ Session::Session(const Workload& workload, const PlanResult& plan, const Budgets
     NvmeOptions nvme;
     nvme.directories = options.nvme.directories;
     nvme.engine = options.nvme.engine;
+    nvme.checksums = options.nvme.checksums;
     nvme.unit_bytes = workload.shape().unit_bytes();
     nvme.units = plan_.nvme_units;
     nvme.delay_seed = options.delay_seed;

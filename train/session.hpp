@@ -94,6 +94,8 @@ MicroBatchOrder choose_order(SessionConfig, const Budgets&);
 struct NvmePlace {
   std::vector<std::string> directories;
   std::string engine = "auto";
+  /// What is read is compared with a hash of what was written.
+  bool checksums = true;
   /// A transfer that takes longer is an error.
   double timeout_seconds = 60;
   /// Not 0: transfers are no faster, both ways together.

@@ -19,12 +19,6 @@ namespace {
 constexpr int kMostRetries = 200;
 constexpr uint32_t kNone = UINT32_MAX;
 
-uint64_t hash_of(const std::byte* data, size_t bytes) {
-  Hasher h;
-  h.bytes(data, bytes);
-  return h.digest();
-}
-
 }  // namespace
 
 NvmeStream::NvmeStream(NvmeStore& store, Direction direction, WrapSink wrap, void* wrap_context)
@@ -87,7 +81,7 @@ void NvmeStream::run_copy(const Copy& c) {
     if (write) {
       note_kernel_reads(data, bytes);
       if (store_.options_.checksums) {
-        store_.checksum(static_cast<uint32_t>(unit), p) = hash_of(data, bytes);
+        store_.checksum(static_cast<uint32_t>(unit), p) = hash_bytes(data, bytes);
       }
     }
     uint32_t slot = free_slot();
@@ -247,7 +241,7 @@ void NvmeStream::finish(const IoRequest& r, int64_t result) {
 
 void NvmeStream::check_content(const IoRequest& r, const Slot& s) {
   const uint64_t expected = store_.checksum(s.unit, s.piece);
-  if (hash_of(r.data, r.bytes) == expected) return;
+  if (hash_bytes(r.data, r.bytes) == expected) return;
   throw store_.error(
       fmt::format("read {} bytes at offset {} of {}, and they are not those that were written "
                   "(checksum mismatch); the drive or its cable is failing, use another",

@@ -157,6 +157,7 @@ PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   PolicyPlan out;
   out.staging = staging;
   out.link_units = std::min(staging_, kLinkUnits);
+  out.obeys_overlap = true;
   for (const Program* program : in.programs) {
     const bool first = out.actions.empty();
     const std::vector<bool> deferred = deferred_updates(in, *program, defer_, speculates);

@@ -44,6 +44,8 @@ struct PolicyPlan {
   /// Where updates of what lives on NVMe are staged; none: on the host if it has room.
   std::optional<Place> staging = {};
   uint32_t link_units = kLinkUnits;  // as `memory_need` takes it
+  /// It keeps to `PlacementInput::overlap`: its hints say when updates come.
+  bool obeys_overlap = false;
 };
 
 class Policy {

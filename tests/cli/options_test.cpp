@@ -228,6 +228,24 @@ TEST(Options, NvmeTier) {
   EXPECT_TRUE(a.budget.nvme_mem.has_value());
   EXPECT_CONTAINS(error("train --model gpt2 --data t --nvme /a,,/b"), "empty item");
   EXPECT_CONTAINS(error("train --model gpt2 --data t --nvme-engine aio"), "io_uring, threads");
+  EXPECT_FALSE(a.budget.nvme_unchecked);
+  EXPECT_TRUE(parse_as<TrainArgs>("train --model gpt2 --data t --nvme-checksums off")
+                  .budget.nvme_unchecked);
+  EXPECT_FALSE(
+      parse_as<TrainArgs>("train --model gpt2 --data t --nvme-checksums on").budget.nvme_unchecked);
+  EXPECT_CONTAINS(error("train --model gpt2 --data t --nvme-checksums some"), "on, off");
+}
+
+TEST(Options, OptimizerOverlap) {
+  EXPECT_EQ(parse_as<TrainArgs>("train --model gpt2 --data t").budget.overlap,
+            OptimizerOverlap::automatic);
+  for (const OptimizerOverlap o :
+       {OptimizerOverlap::automatic, OptimizerOverlap::none, OptimizerOverlap::forward,
+        OptimizerOverlap::backward, OptimizerOverlap::speculative}) {
+    const std::string flag = std::string(" --optimizer-overlap ") + name_of(o);
+    EXPECT_EQ(parse_as<TrainArgs>("train --model gpt2 --data t" + flag).budget.overlap, o);
+  }
+  EXPECT_CONTAINS(error("train --model gpt2 --data t --optimizer-overlap late"), "speculative");
 }
 
 TEST(Options, BenchNvme) {

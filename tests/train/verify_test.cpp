@@ -240,20 +240,13 @@ TEST(Verify, CoverageCountsWhatACaseIs) {
   o.clipped = true;
   o.peaks = o.predicted_peaks = {1, 2, 0};
   count_coverage(coverage, c, o);
-  const Coverage first = {{"dtype fp32", 1},
-                          {"accum 3", 1},
-                          {"clip active", 1},
-                          {"optimizer adamw", 1},
-                          {"overlap auto", 1},
-                          {"threads 2", 1},
-                          {"policy static", 1},
-                          {"recompute none", 1},
-                          {"delays none", 1},
-                          {"weights moved", 1},
-                          {"demand misses", 1},
-                          {"schedule horizontal", 1},
-                          {"peaks as predicted", 1},
-                          {"evaluation between steps", 1}};
+  const Coverage first = {{"dtype fp32", 1},         {"accum 3", 1},
+                          {"clip active", 1},        {"optimizer adamw", 1},
+                          {"overlap auto", 1},       {"threads 2", 1},
+                          {"policy static", 1},      {"recompute none", 1},
+                          {"delays none", 1},        {"weights moved", 1},
+                          {"demand misses", 1},      {"schedule horizontal", 1},
+                          {"peaks as predicted", 1}, {"evaluation between steps", 1}};
   EXPECT_EQ(coverage, first);
   o = {};
   o.peaks[0] = 1;
