@@ -34,12 +34,11 @@ double update_seconds(const PlanInput& in) {
 namespace {
 
 /// `in_backward`: no update waits for the next step.
-Bound bound_with(const PlanInput& in, const PlacementInput& placement, bool in_backward) {
+Bound bound_with(const PlanInput& in, const PlacementInput& placement, Place staging,
+                 const Room& room, bool in_backward) {
   const Program& program = *in.programs.front();
-  const Place staging = staging_of(placement);
   const StepModel model = model_step(in.layout, in.shape, program,
                                      deferred_updates(placement, program, 0, in_backward), staging);
-  const Room room = room_of(placement, staging);
   const size_t unit = in.shape.unit_bytes();
   const LinkUnits costs = link_costs_alone(in.rates, unit);
   const PlacementProgram lp(model, room, costs);
@@ -63,24 +62,32 @@ Bound bound_with(const PlanInput& in, const PlacementInput& placement, bool in_b
   return out;
 }
 
+/// What plans of either kind cost at least.
+Bound least_of(const Bound& a, const Bound& b) {
+  if (!a.feasible || !b.feasible) return a.feasible ? a : b;
+  Bound out = a.transfer_seconds < b.transfer_seconds ? a : b;
+  out.step_seconds = std::min(a.step_seconds, b.step_seconds);
+  return out;
+}
+
 }  // namespace
 
 Bound bound_of(const PlanInput& in) {
   const PlacementInput placement = placement_input(in);
-  const Bound waiting = bound_with(in, placement, false);
+  const Place staging = staging_of(placement);
+  const Room room = room_of(placement, staging);
+  Bound out = bound_with(in, placement, staging, room, false);
   const bool may_speculate =
-      in.clip > 0 && staging_of(placement) == Place::device &&
+      in.clip > 0 && staging == Place::device &&
       (in.overlap == OptimizerOverlap::automatic || in.overlap == OptimizerOverlap::speculative);
-  if (!may_speculate || !waiting.feasible) return waiting;
-  // Plans do either: what they save is in both bounds, what speculation costs in neither.
-  Bound out = bound_with(in, placement, true);
-  if (!out.feasible || waiting.transfer_seconds < out.transfer_seconds) {
-    out.transfer_seconds = waiting.transfer_seconds;
-    out.bytes = waiting.bytes;
+  // What speculation saves is in the bound, what it costs is not.
+  if (may_speculate) out = least_of(out, bound_with(in, placement, staging, room, true));
+  if (staging == Place::host && in.budgets.bytes[static_cast<size_t>(Tier::nvme)] != 0 &&
+      !leaves_room_to_stage(placement)) {
+    // Some policies then stage on the device: no dearer were the host part of it.
+    const Room one{room.device + room.host, 0, room.nvme};
+    out = least_of(out, bound_with(in, placement, Place::device, one, true));
   }
-  out.step_seconds =
-      out.feasible ? std::min(out.step_seconds, waiting.step_seconds) : waiting.step_seconds;
-  out.feasible = true;
   return out;
 }
 

@@ -53,14 +53,6 @@ std::vector<Choice> with_homes(const StepModel& m, const std::vector<ChunkPlacem
   return out;
 }
 
-uint32_t largest_chunk(const PlacementInput& in) {
-  uint32_t largest = 0;
-  for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
-    largest = std::max(largest, in.shape.chunk_units(c));
-  }
-  return largest;
-}
-
 }  // namespace
 
 Place staging_of(const PlacementInput& in) {

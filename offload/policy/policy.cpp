@@ -36,17 +36,27 @@ size_t Policy::choose_victim(std::span<const Victim> victims) const {
   return best;
 }
 
+uint32_t largest_chunk(const PlacementInput& in) {
+  uint32_t largest = 0;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
+    largest = std::max(largest, in.shape.chunk_units(c));
+  }
+  return largest;
+}
+
+bool leaves_room_to_stage(const PlacementInput& in) {
+  return in.host_units >= 4 * largest_chunk(in);
+}
+
 void settle_below_device(const PlacementInput& in, std::vector<ChunkPlacement>& chunks) {
   if (in.nvme_units == 0) return;
   // Weights move twice a step, gradients come and go, records are read and written once.
-  uint32_t room = in.host_units, largest = 0, below = 0;
+  uint32_t room = in.host_units, below = 0;
   for (ChunkId c = 0; c < chunks.size(); ++c) {
     if (chunks[c].on_device()) continue;
     below += in.shape.chunk_units(c);
-    largest = std::max(largest, in.shape.chunk_units(c));
   }
-  // A host with room for more than a few chunks has some for two updates of what lives on NVMe.
-  if (below > room && room >= 4 * largest) room -= 2 * largest;
+  if (below > room && leaves_room_to_stage(in)) room -= 2 * largest_chunk(in);
   // Without a step-wide value gradients need not go home.
   using Order = std::array<Plane, kPlanes>;
   const Order order = in.stepwide

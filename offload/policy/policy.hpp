@@ -85,6 +85,12 @@ class Policy {
   virtual bool fetches_in_order() const noexcept { return false; }
 };
 
+/// Units of all planes of the largest chunk.
+uint32_t largest_chunk(const PlacementInput&);
+/// Whether the host has room for more than a few chunks, so that some of it is left to stage
+/// updates of what lives on NVMe.
+bool leaves_room_to_stage(const PlacementInput&);
+
 /// Of chunks that are not on the device, moves the planes that do not fit the host to NVMe, if
 /// there is any: those used least often first.
 void settle_below_device(const PlacementInput&, std::vector<ChunkPlacement>&);

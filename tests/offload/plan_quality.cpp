@@ -44,7 +44,7 @@ PlanCase::PlanCase(const TraceFile& file, const TraceWorkloadConfig& config, Bel
   size_t host_bytes = 0;
   if (below == Below::host) host_bytes = all;
   if (below == Below::both) {
-    host_bytes = 2 * largest + static_cast<size_t>(host * static_cast<double>(all));
+    host_bytes = 4 * largest + static_cast<size_t>(host * static_cast<double>(all));
   }
   budgets_.bytes = {kPlenty, host_bytes, below == Below::host ? 0 : all};
   const auto resident = make_policy("resident"), streams = make_policy("lru");

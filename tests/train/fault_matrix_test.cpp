@@ -71,7 +71,7 @@ class FaultMatrix : public ::testing::TestWithParam<Cell> {
   uint64_t run(uint64_t steps, const std::string& from, testing::Fault* tier_fault,
                double timeout = 60) {
     RunOptions options;
-    options.nvme = {{folder_.path("drive")}, "auto", timeout};
+    options.nvme = {{folder_.path("drive")}, "auto", true, timeout};
     if (tier_fault != nullptr) {
       options.nvme.wrap = testing::FaultySink::wrap;
       options.nvme.wrap_context = tier_fault;
