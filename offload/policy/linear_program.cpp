@@ -126,7 +126,7 @@ LinearSolution solve(const LinearProgram& p) { return LinearSolver(p).solve(p); 
 
 LinearSolution solve_with_whole(LinearProgram p, uint32_t v) {
   LinearSolver solver(p);
-  const LinearSolution relaxed = solver.solve(p);
+  LinearSolution relaxed = solver.solve(p);
   if (!relaxed.feasible || distance_to_whole(relaxed.x[v]) <= kWhole) return relaxed;
   const double lower = p.lower(v), upper = p.upper(v);
   p.set_bounds(v, lower, std::floor(relaxed.x[v]));
