@@ -77,11 +77,8 @@ Bound bound_of(const PlanInput& in) {
   const Place staging = staging_of(placement);
   const Room room = room_of(placement, staging);
   Bound out = bound_with(in, placement, staging, room, false);
-  const bool may_speculate =
-      in.clip > 0 && staging == Place::device &&
-      (in.overlap == OptimizerOverlap::automatic || in.overlap == OptimizerOverlap::speculative);
   // What speculation saves is in the bound, what it costs is not.
-  if (may_speculate) out = least_of(out, bound_with(in, placement, staging, room, true));
+  if (may_speculate(placement)) out = least_of(out, bound_with(in, placement, staging, room, true));
   if (staging == Place::host && in.budgets.bytes[static_cast<size_t>(Tier::nvme)] != 0 &&
       !leaves_room_to_stage(placement)) {
     // Some policies then stage on the device: no dearer were the host part of it.

@@ -284,9 +284,7 @@ void Engine::update(ChunkId c) {
   }
   const Object& g = table_.at(grad);
   const bool stayed = g.home != Place::device && g.at(Place::device).present();
-  if (stayed && g.version == 0) {
-    drop_copy(grad, Place::device, Freed::by_transfer);
-  }
+  if (stayed && g.version == 0) drop_copy(grad, Place::device, Freed::by_transfer);
 }
 
 }  // namespace strata

@@ -3,7 +3,6 @@
 #include "offload/policy/planned.hpp"
 
 namespace strata {
-
 namespace {
 
 bool stages_on_host(const PlacementInput& in) {
@@ -54,17 +53,16 @@ std::vector<std::unique_ptr<Policy>> AutoPolicy::candidates(const PlacementInput
     }
   };
   const bool chooses = in.overlap == OptimizerOverlap::automatic;
-  const bool may_speculate = in.stepwide && staging_of(in) == Place::device &&
-                             (chooses || in.overlap == OptimizerOverlap::speculative);
+  const bool speculates = may_speculate(in);
   // With a step-wide value all updates wait in any case, unless they speculate.
   if (!in.stepwide && chooses && stages) {
     add({0, 0.3, 0.5}, false);
   } else if (!in.stepwide && chooses) {
     add({0, 0.2, 0.3, 0.4, 0.5}, false);
-  } else if (!may_speculate || chooses) {
+  } else if (!speculates || chooses) {
     add({0}, false);
   }
-  if (may_speculate) add({0, 0.2, 0.4, 0.5, 0.6, 0.7}, true);
+  if (speculates) add({0, 0.2, 0.4, 0.5, 0.6, 0.7}, true);
   return out;
 }
 

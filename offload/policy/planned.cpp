@@ -59,6 +59,11 @@ Place staging_of(const PlacementInput& in) {
   return in.host_units >= 2 * largest_chunk(in) ? Place::host : Place::device;
 }
 
+bool may_speculate(const PlacementInput& in) {
+  return in.stepwide && staging_of(in) == Place::device &&
+         (in.overlap == OptimizerOverlap::automatic || in.overlap == OptimizerOverlap::speculative);
+}
+
 Room room_of(const PlacementInput& in, Place staging) {
   const uint32_t windows = WindowMap(in.layout, in.shape).units();
   Room room{in.device_units > windows ? in.device_units - windows : 0, in.host_units,
@@ -143,9 +148,8 @@ std::vector<Choice> PlannedPolicy::choose(const PlacementInput& in, const StepMo
 PolicyPlan PlannedPolicy::plan(const PlacementInput& in) const {
   const Place staging = staging_of(in);
   const Room room = room_of(in, staging);
-  const bool speculates = in.stepwide && staging == Place::device &&
-                          (in.overlap == OptimizerOverlap::speculative ||
-                           (speculate_ && in.overlap == OptimizerOverlap::automatic));
+  const bool speculates =
+      may_speculate(in) && (speculate_ || in.overlap == OptimizerOverlap::speculative);
   PolicyPlan out;
   out.staging = staging;
   out.link_units = std::min(staging_, kLinkUnits);

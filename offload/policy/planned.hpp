@@ -43,6 +43,9 @@ class PlannedPolicy final : public Policy {
 
 /// Whether updates come to the device: the host is too small to stage two of them.
 Place staging_of(const PlacementInput&);
+/// Whether there is a value to speculate on, updates come to the device and the overlap asked for
+/// allows it.
+bool may_speculate(const PlacementInput&);
 /// All units that may hold homes and copies.
 Room room_of(const PlacementInput&, Place staging);
 /// Which updates wait for the next step: an even share, in order of first use; with a step-wide
