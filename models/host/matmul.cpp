@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "models/host/matmul_plain.hpp"
+#include "models/host/matmul_widened.hpp"
 #include "runtime/errors.hpp"
 
 namespace strata::host {
@@ -64,6 +65,8 @@ void Matmul::run(const void* a, const void* b, void* c, void* scratch) const {
 }
 
 bool matmul_takes_packed(const MatmulShape&) { return true; }
+
+bool matmul_widens_bf16() { return false; }
 
 std::string matmul_library() { return kPlainImplementation; }
 
@@ -191,6 +194,12 @@ Matmul::Matmul(const MatmulShape& shape) : shape_(shape), impl_(std::make_unique
     impl_->primitive = dnnl::matmul(impl_->desc);
   } catch (const dnnl::error&) {
     impl_.reset();
+    if (shape.in == DType::bf16 && !shape.packed_b) {
+      widened_ = std::make_unique<WidenedMatmul>(shape);
+      scratch_bytes_ = widened_->scratch_bytes();
+      implementation_ = "widened " + widened_->implementation();
+      return;
+    }
     scratch_bytes_ = plain_matmul_scratch_bytes(shape);
     implementation_ = kPlainImplementation;
     return;
@@ -207,6 +216,7 @@ Matmul::Matmul(const MatmulShape& shape) : shape_(shape), impl_(std::make_unique
 Matmul::~Matmul() = default;
 
 void Matmul::run(const void* a, const void* b, void* c, void* scratch) const {
+  if (widened_) return widened_->run(a, b, c, scratch);
   if (!impl_) return plain_matmul(shape_, a, b, c, static_cast<float*>(scratch));
   use_one_thread();
   ThreadState& t = thread_state();
@@ -239,6 +249,15 @@ bool matmul_takes_packed(const MatmulShape& shape) {
   } catch (const dnnl::error&) {
     return false;
   }
+}
+
+bool matmul_widens_bf16() {
+  static const bool widens = [] {
+    const Matmul any(
+        {.m = 64, .n = 64, .k = 64, .lda = 64, .ldb = 64, .ldc = 64, .in = DType::bf16});
+    return any.implementation().starts_with("widened");
+  }();
+  return widens;
 }
 
 std::string matmul_library() {

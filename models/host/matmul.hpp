@@ -28,12 +28,14 @@ struct MatmulShape {
   auto operator<=>(const MatmulShape&) const = default;
 };
 
+class WidenedMatmul;
+
 /// One prepared product. It runs on the calling thread alone (the library starts no team), and the
 /// same object may run on several threads at once.
 class Matmul {
  public:
-  /// Throws ConfigError for a shape that makes no sense, naming it. Where the library cannot do it
-  /// (bf16 without AVX-512), plain C++ does.
+  /// Throws ConfigError for a shape that makes no sense, naming it. Where the library has no bf16
+  /// products (without AVX-512), fp32 ones multiply the widened operands.
   explicit Matmul(const MatmulShape& shape);
   ~Matmul();
   Matmul(const Matmul&) = delete;
@@ -56,6 +58,7 @@ class Matmul {
   size_t scratch_bytes_ = 0;
   std::string implementation_;
   std::unique_ptr<Impl> impl_;
+  std::unique_ptr<WidenedMatmul> widened_;
 };
 
 /// The process's one Matmul of this shape, made on first use and never destroyed. Thread-safe;
@@ -65,6 +68,10 @@ const Matmul& matmul(const MatmulShape& shape);
 /// True when the library multiplies this shape with B in the blocks of gemm_pack.hpp. A property of
 /// the shape, the library and the instruction set.
 bool matmul_takes_packed(const MatmulShape& shape);
+
+/// Whether products of bf16 are fp32 products of widened operands here, for which a product should
+/// not be much longer than wide: all of its operands are in its scratch.
+bool matmul_widens_bf16();
 
 /// Name and version of the library in use: part of the numerics key.
 std::string matmul_library();
