@@ -21,14 +21,44 @@ double transfer_seconds(const Prediction& p, const VirtualRates& rates) {
   return bytes.dot(link_costs_alone(rates, 1));
 }
 
-double update_seconds(const PlanInput& in) {
+namespace {
+
+double update_bytes(const PlanInput& in, ChunkId c) {
   uint64_t bytes = 0;
-  for (ChunkId c = 0; c < in.layout.chunks(); ++c) {
-    for (const ChunkSlice& s : in.shape.slices(c)) {
-      bytes += s.elems * in.updater.bytes_per_element();
-    }
+  for (const ChunkSlice& s : in.shape.slices(c)) {
+    bytes += s.elems * in.updater.bytes_per_element();
   }
-  return static_cast<double>(bytes) / in.rates.update_bytes_per_second;
+  return static_cast<double>(bytes);
+}
+
+std::vector<TimeBound::Chunk> chunks_of(const PlanInput& in, const Program& program, bool norm) {
+  std::vector<double> until = {0};  // compute before each op
+  std::vector<TimeBound::Chunk> out(in.layout.chunks());
+  std::vector<OpIndex> completed(out.size(), 0);
+  OpIndex last = 0;
+  for (OpIndex i = 0; i < program.ops().size(); ++i) {
+    const ProgramOp& op = program.ops()[i];
+    const double more = op.skip ? 0 : seconds_of({op.flops, op.bytes, op.seconds}, in.rates);
+    until.push_back(until.back() + more);
+    for (const ChunkId c : op.completes) completed[c] = last = i + 1;
+  }
+  for (ChunkId c = 0; c < out.size(); ++c) {
+    if (completed[c] == 0) continue;
+    const OpIndex first = program.next_use({c, Plane::weight}, 0);
+    const OpIndex end = norm ? last : completed[c];
+    const double bytes = update_bytes(in, c);
+    out[c] = {bytes / in.rates.update_bytes_per_second, bytes / in.rates.memory_bytes_per_second,
+              first < end ? until[end] - until[first] : 0};
+  }
+  return out;
+}
+
+}  // namespace
+
+double update_seconds(const PlanInput& in) {
+  double bytes = 0;
+  for (ChunkId c = 0; c < in.layout.chunks(); ++c) bytes += update_bytes(in, c);
+  return bytes / in.rates.update_bytes_per_second;
 }
 
 namespace {
@@ -50,8 +80,9 @@ Bound bound_with(const PlanInput& in, const PlacementInput& placement, Place sta
   out.bytes.add(lp.moves_of(least), static_cast<double>(unit));
   TimeBound time;
   time.compute_seconds = compute_seconds(program, in.rates);
-  time.update_seconds = update_seconds(in);
   time.one_processor = in.rates.one_processor;
+  time.norm = placement.stepwide && !in_backward;
+  time.chunks = chunks_of(in, program, time.norm);
   const double mixed = in.rates.nvme_mixed_bytes_per_second;
   time.one_drive = mixed > 0;
   if (mixed > 0) {

@@ -407,50 +407,6 @@ LinkUnits PlacementProgram::moves_of(const LinearSolution& s) const {
   return sum;
 }
 
-void PlacementProgram::add_time_rows(LinearProgram& p, const TimeBound& bound) const {
-  constexpr double kInfinity = LinearProgram::kInfinity;
-  for (uint32_t v = 0; v < p.variables(); ++v) p.set_cost(v, 0);
-  p.add_constant(-p.constant());
-  const uint32_t time = p.add_variable(1, 0, kInfinity);
-  // seconds of what is moved over some links, and `more`, are no longer than the step
-  const auto row = [&](const LinkUnits& costs, double more) {
-    const uint32_t r = p.add_row(-kInfinity, -more - always_.dot(costs));
-    for (uint32_t v = 0; v < variable_moves_.size(); ++v) {
-      const double seconds = variable_moves_[v].dot(costs);
-      if (seconds != 0) p.add(r, v, seconds);
-    }
-    p.add(r, time, -1);
-    return r;
-  };
-  const LinkUnits h2d{links_.h2d, 0, 0, 0}, d2h{0, links_.d2h, 0, 0};
-  if (bound.one_processor) {
-    row({links_.h2d, links_.d2h, 0, 0}, bound.compute_seconds + bound.update_seconds);
-  } else {
-    row(h2d, 0);
-    row(d2h, 0);
-    row({}, bound.compute_seconds);
-  }
-  if (!bound.one_drive) {
-    row({0, 0, links_.nvme_read, 0}, 0);
-    row({0, 0, 0, links_.nvme_write}, 0);
-    return;
-  }
-  const uint32_t drive = row({0, 0, links_.nvme_read, links_.nvme_write}, 0);
-  if (bound.saved_by_mixing > 0) {
-    // Units that are read while as many are written.
-    const uint32_t mixed = p.add_variable(0, 0, kInfinity);
-    p.add(drive, mixed, -bound.saved_by_mixing);
-    for (const LinkUnits& way : {LinkUnits{0, 0, 1, 0}, LinkUnits{0, 0, 0, 1}}) {
-      const uint32_t r = p.add_row(-kInfinity, always_.dot(way));
-      for (uint32_t v = 0; v < variable_moves_.size(); ++v) {
-        const double units = variable_moves_[v].dot(way);
-        if (units != 0) p.add(r, v, -units);
-      }
-      p.add(r, mixed, 1);
-    }
-  }
-}
-
 uint32_t PlacementProgram::staging_units(const std::vector<Choice>& choices) const {
   if (!stages_on_host()) return 0;
   std::map<ChunkId, uint32_t> nvme;

@@ -26,13 +26,24 @@ struct LinkUnits {
 
 /// What bounds the time of a step besides transfers.
 struct TimeBound {
-  double compute_seconds = 0, update_seconds = 0;
+  double compute_seconds = 0;
   /// Compute, updates and copies between device and host add up.
   bool one_processor = false;
   /// Reads and writes of NVMe add up.
   bool one_drive = false;
   /// Seconds that a unit read beside one written takes less than both one after the other.
   double saved_by_mixing = 0;
+  /// Updates wait for a norm: a gradient may be copied before that is known.
+  bool norm = false;
+  struct Chunk {
+    /// Of the update beside compute; and in line with it, where the whole chunk lives on the
+    /// device.
+    double update = 0, update_on_device = 0;
+    /// Compute from the chunk's first use over the op that completes its gradient, or with `norm`
+    /// all gradients.
+    double span = 0;
+  };
+  std::vector<Chunk> chunks;  // by id
 };
 
 /// Units that may be used of each tier.
@@ -59,7 +70,8 @@ class PlacementProgram {
 
   /// The bound on what transfers cost.
   LinearSolution relax() const;
-  /// The bound on the time of a step, where costs are seconds: no resource has less to do.
+  /// The bound on the time of a step, where costs are seconds: no resource has less to do, and no
+  /// chunk is updated and back sooner.
   /// Infeasible as `relax` is.
   LinearSolution relax_time(const TimeBound&) const;
   /// What a solution of either moves.
@@ -135,6 +147,8 @@ class PlacementProgram {
   std::vector<uint32_t> staging_choices() const;
   void count_whole_chunks();
   void add_time_rows(LinearProgram&, const TimeBound&) const;
+  bool all_fits_on_device() const;
+  uint32_t whole_on_device(LinearProgram&, size_t first, size_t end) const;
   bool stages_on_host() const noexcept {
     return !model_.updates_on_device && room_.host != 0 && room_.nvme != 0;
   }

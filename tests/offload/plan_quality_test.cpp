@@ -50,6 +50,16 @@ TEST(PlanQuality, NoOtherPolicyIsFasterAndNoneBeatsTheBound) {
   }
 }
 
+TEST(PlanQuality, TheBoundKnowsWhatAChunkWaitsForBelowTheDevice) {
+  for (const Below below : {Below::host, Below::both}) {
+    const auto t = random_case(3, kSanitized, below).with_compute(0.25).time(false);
+    ASSERT_TRUE(t.has_value());
+    EXPECT_GE(t->step, t->bound * (1 - 1e-9)) << name_of(below);
+    // Without gradients going down, updates beside compute and weights coming back: 6 times.
+    EXPECT_LE(t->step, 2 * t->bound) << name_of(below);
+  }
+}
+
 TEST(PlanQuality, LargeStepsArePlannedWithoutLinearProgramsAndThatIsSaid) {
   TraceWorkloadConfig config;
   config.chunk_bytes = kRandomChunkBytes;
