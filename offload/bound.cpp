@@ -6,11 +6,17 @@
 
 namespace strata {
 
+namespace {
+
+double compute_seconds(const ProgramOp& op, const VirtualRates& rates) {
+  return op.skip ? 0 : seconds_of({op.flops, op.bytes, op.seconds}, rates);
+}
+
+}  // namespace
+
 double compute_seconds(const Program& program, const VirtualRates& rates) {
   double sum = 0;
-  for (const ProgramOp& op : program.ops()) {
-    if (!op.skip) sum += seconds_of({op.flops, op.bytes, op.seconds}, rates);
-  }
+  for (const ProgramOp& op : program.ops()) sum += compute_seconds(op, rates);
   return sum;
 }
 
@@ -38,8 +44,7 @@ std::vector<TimeBound::Chunk> chunks_of(const PlanInput& in, const Program& prog
   OpIndex last = 0;
   for (OpIndex i = 0; i < program.ops().size(); ++i) {
     const ProgramOp& op = program.ops()[i];
-    const double more = op.skip ? 0 : seconds_of({op.flops, op.bytes, op.seconds}, in.rates);
-    until.push_back(until.back() + more);
+    until.push_back(until.back() + compute_seconds(op, in.rates));
     for (const ChunkId c : op.completes) completed[c] = last = i + 1;
   }
   for (ChunkId c = 0; c < out.size(); ++c) {

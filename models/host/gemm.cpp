@@ -47,8 +47,8 @@ GemmTiles plain_tiles(const GemmShape& s) {
   GemmTiles t{.m = 256, .n = 768, .k = s.k, .packed = false};
   if (s.in == DType::bf16 && matmul_widens_bf16()) t.k = std::min<int64_t>(t.k, 512);
   if (s.m >= kPieceRows) {
-    // In kernels without packed operands the bits of a row depend on how many there are: they must
-    // not on how many more rows the caller has.
+    // In kernels without packed operands the bits of a row depend on how many there are, so tiles
+    // must not depend on how many more the caller has.
     t.m = kPieceRows;
     t.n = 256;
     return t;
@@ -84,6 +84,8 @@ bool Gemm::prepare(const GemmTiles& tiles) {
   if (tiles_.packed) {
     tiles_.n = round_up(tiles_.n, kPackColumns);
     tiles_.k = round_up(tiles_.k, kPieceRows);
+  } else if (tiles_.k == 0) {
+    tiles_.k = s.k;
   }
   tiles_m_ = ceil_div(s.m, tiles_.m);
   tiles_n_ = ceil_div(s.n, tiles_.n);

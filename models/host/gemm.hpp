@@ -29,17 +29,19 @@ struct GemmShape {
   auto operator<=>(const GemmShape&) const = default;
 };
 
-/// Products of m x n x k at a time; products of the same tile add up in order of k. When `packed`,
-/// operands are first rearranged into the order the kernels read: all of B, and A where it is not
-/// dense rows of a tile's depth already, either all of it or, when `local_a`, the rows of a tile by
-/// the thread that then takes the whole row of tiles. Where operands are packed is not in the bits.
+/// Products of m x n x k at a time, k being all of it where it is 0 and nothing is packed; products
+/// of the same tile add up in order of k. When `packed`, operands are first rearranged into the
+/// order the kernels read: all of B, and A where it is not dense rows of a tile's depth already,
+/// either all of it or, when `local_a`, the rows of a tile by the thread that then takes the whole
+/// row of tiles. Where operands are packed is not in the bits.
 struct GemmTiles {
   int64_t m = 0, n = 0, k = 0;
   bool packed = false;
   bool local_a = false;
 };
 
-/// The tiles of a shape: a pure function of m, n, k, transposes and types.
+/// The tiles of a shape: a pure function of m, n, k, transposes and types, and of whether the
+/// library has bf16 products.
 GemmTiles choose_tiles(const GemmShape& shape);
 
 /// Operands of one call. Matrices of the epilogue share C's leading dimension.

@@ -69,8 +69,8 @@ const Matmul& matmul(const MatmulShape& shape);
 /// the shape, the library and the instruction set.
 bool matmul_takes_packed(const MatmulShape& shape);
 
-/// Whether products of bf16 are fp32 products of widened operands here, for which a product should
-/// not be much longer than wide: all of its operands are in its scratch.
+/// Whether products of bf16 are fp32 products of widened operands here. Their scratch holds both
+/// operands, so long products are better cut along k.
 bool matmul_widens_bf16();
 
 /// Name and version of the library in use: part of the numerics key.

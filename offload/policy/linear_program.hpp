@@ -27,7 +27,6 @@ class LinearProgram {
   double cost(uint32_t variable) const { return cost_.at(variable); }
   void set_cost(uint32_t variable, double cost) { cost_.at(variable) = cost; }
   void set_row_bounds(uint32_t row, double lower, double upper);
-  double row_upper(uint32_t row) const { return row_upper_.at(row); }
   /// Part of the value whatever x is.
   void add_constant(double cost) { constant_ += cost; }
   double constant() const noexcept { return constant_; }

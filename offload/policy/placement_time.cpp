@@ -21,16 +21,18 @@ void PlacementProgram::add_time_rows(LinearProgram& p, const TimeBound& bound) c
     return r;
   };
   const LinkUnits h2d{links_.h2d, 0, 0, 0}, d2h{0, links_.d2h, 0, 0};
+  double updates = 0;  // all beside compute; those of chunks on the device are moved below
+  for (const TimeBound::Chunk& c : bound.chunks) updates += c.update;
   uint32_t computing, updating;
   if (bound.one_processor) {
-    computing = updating = row({links_.h2d, links_.d2h, 0, 0}, bound.compute_seconds);
+    computing = updating = row({links_.h2d, links_.d2h, 0, 0}, bound.compute_seconds + updates);
   } else {
     row(h2d, 0);
     row(d2h, 0);
     computing = row({}, bound.compute_seconds);
-    updating = row({}, 0);
+    updating = row({}, updates);
   }
-  double updates = 0, least_chain = kInfinity;  // of a chunk that is not on the device
+  double least_chain = kInfinity;  // of a chunk that is not on the device
   for (size_t first = 0, end = 0; first < model_.objects.size(); first = end) {
     end = end_of_chunk(first);
     const TimeBound::Chunk& chunk = bound.chunks[model_.objects[first].id.chunk];
@@ -39,7 +41,6 @@ void PlacementProgram::add_time_rows(LinearProgram& p, const TimeBound& bound) c
       continue;
     }
     const uint32_t on_device = whole_on_device(p, first, end);
-    updates += chunk.update;
     p.add(updating, on_device, -chunk.update);
     p.add(computing, on_device, chunk.update_on_device);
     // From its first use in one step to that in the next: below the device, its gradient goes there
@@ -56,8 +57,6 @@ void PlacementProgram::add_time_rows(LinearProgram& p, const TimeBound& bound) c
     least_chain = std::min(least_chain, chunk.span + beside);
   }
   if (!all_fits_on_device()) p.set_bounds(time, least_chain, kInfinity);
-  const double known = p.row_upper(updating);
-  p.set_row_bounds(updating, -kInfinity, known - updates);
   if (!bound.one_drive) {
     row({0, 0, links_.nvme_read, 0}, 0);
     row({0, 0, 0, links_.nvme_write}, 0);
